@@ -33,10 +33,10 @@ def btf(file: str | None, base: str | None, output_format: str) -> None:
 
     FILE is raw BTF, an ELF object, or a kernel module (.ko, .ko.gz, .ko.xz).
     """
-    from usdt.btf.files import KERNEL  # noqa: PLC0415 - --help must not pay
     from usdt.btf.reader import Btf  # noqa: PLC0415 - --help must not pay
 
-    types = Btf.from_file(file or KERNEL, base=Btf.from_file(base) if base else None)
+    before = Btf.from_file(base) if base else None
+    types = Btf.from_kernel() if file is None else Btf.from_file(file, base=before)
     sys.stdout.writelines(_texts(types, output_format))
 
 

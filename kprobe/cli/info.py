@@ -9,6 +9,7 @@ import click
 
 from usdt.base.text import printable_lines
 from usdt.engine.cli.click_group import say
+from usdt.engine.cli.options import btf_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ __all__ = ("info",)
     "--type", "types", multiple=True, metavar="NAME", help="Show this type: 'struct sk_buff'."
 )
 @click.option("--needed", is_flag=True, help="With --type: also show the types that it needs.")
+@btf_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per function.")
 @click.argument("words", metavar="[FUNC]...", nargs=-1)
 def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: bool) -> None:

@@ -10,6 +10,7 @@ import click
 
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import say
+from usdt.engine.cli.options import btf_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ __all__ = ("list_functions",)
 
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
+@btf_option
 @click.option("-v", "--verbose", is_flag=True, help="Show fields of tracepoints and system calls.")
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 def list_functions(patterns: Sequence[str], *, as_json: bool, verbose: bool) -> None:

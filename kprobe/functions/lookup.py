@@ -144,7 +144,9 @@ def _kernel_function(
 
 
 def _number_of(info: FunctionInfo) -> int:
-    # The ID of the BTF_KIND_FUNC.
+    # The ID of the BTF_KIND_FUNC, if the kernel knows it.
+    if info.btf is not None and not info.btf.has_kernel_ids:
+        return 0
     for number in info.btf.find(info.name, Kind.FUNC) if info.btf else ():
         function = info.btf.type(number) if info.btf else None
         if isinstance(function, Function) and function.type_id == info.prototype:
@@ -188,7 +190,8 @@ def _with_types(untyped: KernelFunction, functions: Functions) -> KernelFunction
         return untyped
     function = btf.type(ids[0])
     target = function.type_id if isinstance(function, Function) else 0
-    return KernelFunction(untyped.name, untyped.module, untyped.address, 0, btf, ids[0], target)
+    number = ids[0] if btf.has_kernel_ids else 0
+    return KernelFunction(untyped.name, untyped.module, untyped.address, 0, btf, number, target)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
 __all__ = ("open_at_once",)
 
@@ -16,5 +18,8 @@ def open_at_once(path: str) -> int:
         OSError, ValueError: as from os.open().
     """
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    if stat.S_ISDIR(os.fstat(number).st_mode):
+        os.close(number)  # open() would leave it open
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     os.set_blocking(number, True)
     return number

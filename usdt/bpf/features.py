@@ -197,7 +197,7 @@ def kprobe_session() -> tuple[int, int]:
     from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
     from usdt.btf.types import Composite  # noqa: PLC0415
 
-    btf = Btf.from_kernel()
+    btf = Btf.from_sysfs()
     (is_return, *_), (cookie, *_) = (
         (*btf.find(name, Kind.FUNC), 0) for name in ("bpf_session_is_return", "bpf_session_cookie")
     )
@@ -257,7 +257,7 @@ def have_fentry() -> bool:
     from usdt.btf.format import Kind  # noqa: PLC0415
     from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
 
-    found = [number for name in _TEST_TARGETS for number in Btf.from_kernel().find(name, Kind.FUNC)]
+    found = [number for name in _TEST_TARGETS for number in Btf.from_sysfs().find(name, Kind.FUNC)]
     if not found:
         return False
     spec = _empty(kind=ProgType.TRACING, attach=AttachType.TRACE_FEXIT, function=found[0])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from typing import TYPE_CHECKING, Protocol
 
 from usdt.base.errors import BtfError
 from usdt.base.files import open_at_once
 from usdt.base.frozen import frozen
+from usdt.btf.elf_sections import ELF_MAGIC, FileData, find_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import BinaryIO
 
-__all__ = ("FOLDER", "KERNEL", "BtfFile", "modules", "read_btf")
+__all__ = ("FOLDER", "KERNEL", "BtfFile", "build_id_in", "modules", "read_btf")
 
 #: Where the kernel shows its own BTF (Linux 5.4) and its modules' (5.11).
 FOLDER = "/sys/kernel/btf"
@@ -22,11 +25,8 @@ KERNEL = FOLDER + "/vmlinux"
 _MAX_SIZE = 1 << 30  # bytes, of a file and of its decompressed contents
 # Importing pathlib takes longer than reading all of the kernel's BTF: use open() and os.
 
-# usdt.elf stands on a higher floor: BTF finds sections of an ELF file, of both classes, by itself.
-_NOBITS = 8
-_XINDEX = 0xFFFF
-_COMPRESSED = 1 << 11
-_MAX_SECTIONS = 1 << 20
+_NOTE = struct.Struct("=III")  # sizes of name and contents, type
+_BUILD_ID = 3  # NT_GNU_BUILD_ID
 
 
 @frozen
@@ -37,11 +37,13 @@ class BtfFile:
         types: the BTF itself.
         base: the BTF that it continues, where the file has one (``.BTF.base``), or None.
         of_module: True for a kernel module: without ``base``, it continues the kernel's BTF.
+        build_id: of an ELF file, in hexadecimal; "" if there is none.
     """
 
     types: bytes
     base: bytes | None
     of_module: bool
+    build_id: str = ""
 
 
 def modules() -> list[str]:
@@ -59,73 +61,41 @@ def read_btf(path: str) -> BtfFile:
         BtfError: the file has no BTF, or is damaged.
         OSError: the file cannot be read.
     """
-    data = _decompressed(_read(path), path)
-    if data[:4] != b"\x7fELF":
-        return BtfFile(data, None, _is_module_of_sysfs(path))
-    sections = _find_sections(data, (".BTF", ".BTF.base", ".modinfo"), path)
+    try:
+        number = open_at_once(path)
+    except ValueError as err:  # a NUL or a lone surrogate
+        raise BtfError(f"{path!r}: cannot be opened: {err}") from err
+    with open(number, "rb") as file:  # noqa: PTH123
+        if stat.S_ISREG(os.fstat(number).st_mode) and os.pread(number, 4, 0) == ELF_MAGIC:
+            return _of_elf(FileData(number), path)
+        data = _decompressed(_read(file, path), path)
+    if data.startswith(ELF_MAGIC):
+        return _of_elf(data, path)
+    return BtfFile(data, None, _is_module_of_sysfs(path))
+
+
+def _of_elf(data: bytes | FileData, path: str) -> BtfFile:
+    notes = (".notes", ".note.gnu.build-id")  # of a kernel, of a module
+    sections = find_sections(data, (".BTF", ".BTF.base", ".modinfo", *notes), path)
     types = sections.get(".BTF")
     if not types:
         raise BtfError(f"{path}: ELF file without .BTF (made by pahole -J, clang -g -target bpf)")
-    return BtfFile(types, sections.get(".BTF.base") or None, ".modinfo" in sections)
+    build_id = next((found for name in notes if (found := build_id_in(sections.get(name)))), "")
+    base = sections.get(".BTF.base") or None
+    return BtfFile(types, base, ".modinfo" in sections, build_id)
 
 
-def _find_sections(data: bytes, names: tuple[str, ...], path: str) -> dict[str, bytes]:
-    """Return the contents of the first section with each of the names; leave out missing ones.
-
-    Raises:
-        BtfError: the ELF file is damaged.
-    """
-    try:
-        return _find(data, {name.encode() + b"\0": name for name in names}, path)
-    except (struct.error, IndexError) as err:
-        raise BtfError(f"{path}: damaged ELF file ({err})") from err
-
-
-def _find(data: bytes, wanted: dict[bytes, str], path: str) -> dict[str, bytes]:
-    wide, mark = _ident(data, path)
-    where = struct.unpack_from(mark + ("Q" if wide else "I"), data, 40 if wide else 32)[0]
-    size, count, names_at = struct.unpack_from(mark + "HHH", data, 58 if wide else 46)
-    if not where:
-        return {}
-    layout = struct.Struct(mark + ("IIQQQQIIQQ" if wide else "10I"))
-    if size < layout.size:
-        raise BtfError(f"{path}: ELF section headers of {size} bytes, {layout.size} expected")
-    first = layout.unpack_from(data, where)
-    count = count or first[5]  # more sections than the header has bits for
-    names_at = first[6] if names_at == _XINDEX else names_at
-    if count > _MAX_SECTIONS or where + count * size > len(data):
-        raise BtfError(f"{path}: ELF file ends before its {count} section headers")
-    rows = [layout.unpack_from(data, where + index * size) for index in range(count)]
-    if names_at >= count:
-        raise BtfError(f"{path}: ELF file without section names")
-    names = _contents(data, rows[names_at], path)
-    found: dict[str, bytes] = {}
-    for row in rows:
-        for raw, name in wanted.items():
-            if name not in found and names.startswith(raw, row[0]):
-                found[name] = _contents(data, row, path)
-    return found
-
-
-def _ident(data: bytes, path: str) -> tuple[bool, str]:
-    if len(data) < 52 or data[4] not in (1, 2) or data[5] not in (1, 2):
-        raise BtfError(f"{path}: damaged ELF file (e_ident)")
-    return data[4] == 2, "<" if data[5] == 1 else ">"
-
-
-def _contents(data: bytes, row: tuple[int, ...], path: str) -> bytes:
-    kind, flags, offset, size = row[1], row[2], row[4], row[5]
-    if kind == _NOBITS:
-        return b""
-    if offset + size > len(data):
-        raise BtfError(
-            f"{path}: ELF section of {size} bytes at {offset} ends after the end of the file"
-        )
-    if flags & _COMPRESSED:
-        raise BtfError(
-            f"{path}: the section is compressed; decompress it: objcopy --decompress-debug-sections"
-        )
-    return data[offset : offset + size]
+def build_id_in(notes: bytes | None) -> str:
+    """Return the GNU build ID among ELF notes of this machine's byte order, or ""."""
+    at = 0
+    while notes is not None and at + _NOTE.size <= len(notes):
+        name_size, size, kind = _NOTE.unpack_from(notes, at)
+        name = at + _NOTE.size
+        start = name + (name_size + 3 & ~3)
+        if kind == _BUILD_ID and notes[name : name + name_size] == b"GNU\0":
+            return notes[start : start + size].hex()
+        at = start + (size + 3 & ~3)
+    return ""
 
 
 def _is_module_of_sysfs(path: str) -> bool:
@@ -133,14 +103,9 @@ def _is_module_of_sysfs(path: str) -> bool:
     return folder == FOLDER and name != "vmlinux"
 
 
-def _read(path: str) -> bytes:
-    try:
-        number = open_at_once(path)
-    except ValueError as err:  # a NUL or a lone surrogate
-        raise BtfError(f"{path!r}: cannot be opened: {err}") from err
-    with open(number, "rb") as file:  # noqa: PTH123
-        size = os.fstat(file.fileno()).st_size  # 0 of a pipe
-        data = file.read(_MAX_SIZE + 1) if size <= _MAX_SIZE else b""
+def _read(file: BinaryIO, path: str) -> bytes:
+    size = os.fstat(file.fileno()).st_size  # 0 of a pipe
+    data = file.read(_MAX_SIZE + 1) if size <= _MAX_SIZE else b""
     if max(size, len(data)) > _MAX_SIZE:
         raise BtfError(f"{path}: more than {_MAX_SIZE >> 20} MiB")
     return data

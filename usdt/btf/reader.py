@@ -18,6 +18,7 @@ from usdt.base.text import encoded
 from usdt.btf.decode import decode
 from usdt.btf.files import FOLDER, KERNEL, modules, read_btf
 from usdt.btf.format import MAX_NESTING, Kind, kind_of, nesting_error, parse_header
+from usdt.btf.kernel_files import given_file, name_file, read_kernel_btf
 from usdt.btf.types import (
     Array,
     Composite,
@@ -36,7 +37,7 @@ from usdt.btf.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ("Btf",)
+__all__ = ("Btf", "use_kernel_btf")
 
 _MAX_STEPS = 256  # typedefs, modifiers and arrays followed to find a size
 _MAX_HITS = 1000  # of a string offset's bytes among the records
@@ -89,10 +90,27 @@ class Btf:
     def from_kernel(cls) -> Btf:
         """Return the running kernel's types: the same object each time.
 
+        They are those of the kernel itself, or else of its ``vmlinux`` on disk, or of the file that
+        :func:`use_kernel_btf` names.
+
         Raises:
             NotSupported: the kernel has no BTF.
         """
         return _kernel_btf()
+
+    @classmethod
+    def from_sysfs(cls) -> Btf:
+        """Return the types with the IDs that the running kernel knows.
+
+        Raises:
+            NotSupported: the kernel has no BTF.
+        """
+        return _own_btf()
+
+    @property
+    def has_kernel_ids(self) -> bool:
+        """True if the running kernel knows the IDs of its types."""
+        return (self.base or self).name == KERNEL
 
     @classmethod
     def from_module(cls, name: str) -> Btf:
@@ -101,6 +119,8 @@ class Btf:
         Raises:
             BtfError: no module of that name is loaded, or it has no BTF.
         """
+        if given_file() is not None:
+            raise BtfError(f"{name}: with --btf, types of modules are not known")
         if name not in modules():
             raise BtfError(f"{name}: no such module is loaded with BTF; see {FOLDER}")
         return cls.from_file(f"{FOLDER}/{name}")
@@ -122,7 +142,7 @@ class Btf:
         if base is None and file.base is not None:
             base = Btf(file.base, name=f"{path}: .BTF.base")
         elif base is None and file.of_module:
-            base = cls.from_kernel()
+            base = cls.from_sysfs() if path.startswith(f"{FOLDER}/") else cls.from_kernel()
         return Btf(file.types, name=path, base=base)
 
     def __init__(self, data: bytes, *, name: str = "BTF", base: Btf | None = None) -> None:
@@ -413,8 +433,26 @@ def _kind_name(found: Type) -> str:
 
 @functools.cache
 def _kernel_btf() -> Btf:
+    path, file = read_kernel_btf()
+    return _own_btf() if path == KERNEL else Btf(file.types, name=path)
+
+
+@functools.cache
+def _own_btf() -> Btf:
     try:
         return Btf(read_btf(KERNEL).types, name=KERNEL)
     except FileNotFoundError as err:
         feature = f"BTF of the kernel ({KERNEL}, CONFIG_DEBUG_INFO_BTF)"
         raise NotSupported(feature) from err
+
+
+def use_kernel_btf(path: str | None) -> None:
+    """Take the running kernel's types from a file; None for the kernel's own again.
+
+    Raises:
+        BtfError: the file has no BTF, or is of another kernel.
+    """
+    name_file(path)
+    _kernel_btf.cache_clear()
+    if path is not None:
+        _kernel_btf()

@@ -43,6 +43,7 @@ __all__ = (
     "CommandOptions",
     "attach_options",
     "backlog_option",
+    "btf_option",
     "buffer_option",
     "combined",
     "duration_option",
@@ -347,8 +348,24 @@ def method_option(methods: Sequence[str], more: str = "") -> Decorator:
     return click.option("--via", type=click.Choice(methods), help=text)
 
 
+def _use_btf(_context: object, _option: object, path: str | None) -> None:
+    from usdt.btf.reader import use_kernel_btf  # noqa: PLC0415 - not for --help
+
+    if path is not None:
+        use_kernel_btf(path)
+
+
+btf_option = click.option(
+    "--btf",
+    metavar="FILE",
+    expose_value=False,
+    callback=_use_btf,
+    help="Take the kernel's types from FILE, if it has none itself.",
+)
+
+
 def attach_options(*, tracefs: bool = False) -> Decorator:
-    """Return a decorator that adds --via and -v (``verbose``: how often it was given).
+    """Return a decorator that adds --via, --btf and -v (``verbose``: how often it was given).
 
     Args:
         tracefs: whether the method ``tracefs``, which needs no BPF, is accepted.
@@ -357,6 +374,7 @@ def attach_options(*, tracefs: bool = False) -> Decorator:
         method_option([*_METHODS, TRACEFS], "; tracefs needs no BPF")
         if tracefs
         else method_option(_METHODS),
+        btf_option,
         click.option(
             "-v",
             "--verbose",
