@@ -4,6 +4,8 @@
 
 POSTMASTER is the process ID of the server. Present and future backends are followed. A query is
 shown when it is done, with its duration. A query that failed is shown when the next one begins.
+These are the queries of the simple protocol, which psql uses. Drivers that prepare statements use
+another one: docs/services.md tells which probes see those.
 """
 
 from __future__ import annotations
