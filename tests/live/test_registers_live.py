@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,27 @@ def test_registers_inside_a_function(program: Path) -> None:
     assert run_usdt("check", f"{place}(reg({register}))").returncode == 0
     for items, reason in (("arg0", "reg(NAME) reads a register"), ("caller", "ustack and kstack")):
         assert reason in one_error(run_usdt("trace", f"{place}({items})"), code=2)
+
+
+def test_a_double_in_a_register_and_its_bits_in_memory(tmp_path: Path) -> None:
+    if PROCESS_MACHINE != "x86_64":
+        pytest.skip("needs x86-64, for the code of the function")
+    source = "double half(double x) { return x / 2; } int main(void) { return half(3) == 0; }"
+    path = compiled(tmp_path, source, "-O0", "-g", "-fcf-protection=none", name="half")
+    function = f"uprobe:{path}:half"
+    reason = "a floating-point number in register xmm0, which programs on uprobes cannot read"
+    for item in ("x", "return"):
+        assert shown(path, f"{function}({item})") == [{item: {"error": reason}}]
+        checked = run_usdt("check", f"{function}({item})")
+        assert f"half: {item} cannot be read: {reason}" in checked.stdout
+        assert checked.returncode == 1
+    compared = run_usdt("trace", "-c", path, f"{function}(x > 1)")
+    assert f"not readable: {reason}" in one_error(compared, code=2)
+    probe = f"{function}+9(hex(*(long *)(reg(rbp) - 8)))"  # push, mov, movsd
+    (event,) = shown(path, probe)
+    assert [int(value, 16).to_bytes(8, "little") for value in event.values()] == [
+        struct.pack("<d", 3.0)
+    ]
 
 
 def test_a_usdt_probe_has_registers_and_a_tracepoint_has_none() -> None:

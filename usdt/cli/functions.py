@@ -8,9 +8,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.foreign_code import foreign_machine_reason
+from usdt.arch.locations import AtFunctionReturn, Unreadable
 from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import plural, say
+from usdt.engine.compiler.ir import ArgumentValue
+from usdt.engine.compiler.outputs import Output
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.record.columns import UnavailableColumn
 from usdt.engine.language import parse_probe
@@ -121,8 +124,14 @@ def _problems(request: FunctionRequest, point: AttachPoint) -> Iterator[str]:
         yield str(err)
         return
     for output in plan.outputs if request.text.items else ():
-        if isinstance(output.column, UnavailableColumn):
-            yield f"{output.key} cannot be read: {output.column.reason}"
+        match output:
+            case (
+                Output(column=UnavailableColumn(reason=reason))
+                | Output(
+                    node=ArgumentValue(fetch=AtFunctionReturn(register=Unreadable(reason=reason)))
+                )
+            ):
+                yield f"{output.key} cannot be read: {reason}"
 
 
 def _parameters_of(file: FunctionFile) -> tuple[DebugParameters | None, str]:

@@ -20,10 +20,12 @@ from hits import (
     shown,
     text_machine,
 )
-from planning import argument, plan
+from planning import EVERY_TYPE, INTEGERS, argument, plan, register
 
 from usdt.arch.locations import Register
+from usdt.base.errors import LanguageError
 from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.value_names import Enumerators
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["Linux 6.16", "before Linux 6.16"])
@@ -228,3 +230,40 @@ def test_buffers_of_computed_length(length: int, expected: str) -> None:
     machine = Machine(context=registers(rdi=TEXT, rax=length), user={TEXT: b"abcdefghijk"})
     machine.run(program(made))
     assert shown(made, machine) == [{"buf(arg0,arg1)": "abcdefgh" if length < 0 else expected}]
+
+
+_STARS = [
+    ('arg4 == "*"', "not a string; compare str(arg4)"),
+    ('arg9 == "1*"', "not a string; compare str(arg9)"),
+    ('arg11 == "a*"', "not a string; compare str(arg11)"),
+    ('(long)arg7 == "1*"', "not a string"),
+    ('*(int *)arg7 == "a*"', "not a string"),
+    ('hex(arg7) == "0x*"', "not a string"),
+    ('usym(arg7) == "main*"', "not a string"),
+    ('uid == "ro*"', "not a string: uid is a number"),
+    ('caller == "ma*"', "not a string: caller is a number"),
+    ('ustack == "ma*"', "a stack is no number"),
+    ('reg(di) == "a*"', "not a string"),
+    ('contains(arg4, "a*")', "not a string; compare str(arg4)"),
+    ('str(arg7) < "a*"', "strings can be compared with == and != only"),
+    ('comm > "a*"', "strings can be compared with == and != only"),
+    ('buf(arg7, 4) > "a*"', "strings can be compared with == and != only"),
+    ('str(arg7) == "a*" == "b*"', "not a string"),
+    ("arg4 == *", "expected a value after '*'"),
+    ("comm == a*", "expected a value after '*'"),
+    ('comm == "a"*', "expected a value after '*'"),
+    ('str(arg7) == "a" * 2', "not a string"),
+    ('arg4 & "a*"', "a string can only be compared"),
+    ('!"a*"', "a string can only be compared"),
+    ('named == "NO_*"', r"names of values are compared whole: a star has to be written \*"),
+]
+
+
+@pytest.mark.parametrize(("items", "reason"), _STARS, ids=[items for items, _ in _STARS])
+def test_a_star_that_is_no_pattern_is_an_error(items: str, reason: str) -> None:
+    names = Enumerators(((0, "NO_SOCKET"), (1, "NO_*")))
+    named = Argument("named", INTEGERS["u32"], register(4), names=names)
+    with pytest.raises(LanguageError) as caught:
+        plan(items, (*EVERY_TYPE, named))
+    assert reason in caught.value.reason
+    assert plan(r'named == "NO_\*"', (named,)).predicates

@@ -59,6 +59,8 @@ class OperandResolver(ABC):
             LanguageError: it is a float, an aggregate or a string.
         """
         if node.type.kind is ValueClass.FLOAT:
+            if isinstance(node, Unavailable):
+                raise self.scope.error(tree, f"not readable: {node.reason}")
             raise self.scope.error(
                 tree, "floating-point values can be shown, not calculated with or compared"
             )

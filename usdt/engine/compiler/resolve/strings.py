@@ -23,7 +23,7 @@ from usdt.engine.compiler.ir import (
 from usdt.engine.compiler.resolve.arrays import ArrayComparisons
 from usdt.engine.compiler.resolve.conversions import convert, promote
 from usdt.engine.compiler.resolve.operands import is_string
-from usdt.engine.language.tree import Call, Member, Name, Text
+from usdt.engine.language.tree import BUILTINS, Call, Member, Name, Text
 
 if TYPE_CHECKING:
     from usdt.engine.language.tree import Binary, Expression
@@ -59,7 +59,10 @@ class StringComparisons(ArrayComparisons):
                 and self._container_string(side) is None
             ):
                 name = side.name if isinstance(side, Name) else "…"
-                raise self.scope.error(side, f"not a string; compare str({name})")
+                hint = f"; compare str({name})"
+                if name in BUILTINS and name not in self.scope.arguments:
+                    hint = f": {name} is a number"
+                raise self.scope.error(side, f"not a string{hint}")
         if tree.op not in ("==", "!="):
             raise self.scope.error(tree, "strings can be compared with == and != only")
         equal = tree.op == "=="
