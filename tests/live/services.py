@@ -20,7 +20,7 @@ from tracing_tools import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("PATIENCE", "Cluster", "Dialogue", "backend", "running_cluster")
+__all__ = ("PATIENCE", "Cluster", "Dialogue", "backend", "busy", "running_cluster")
 
 PATIENCE = 60.0  # seconds; a cluster takes two to make on a quiet machine
 
@@ -143,6 +143,25 @@ def running_cluster(*more: str) -> Iterator[Cluster]:
             server.kill()
             server.wait(patient(20))
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def busy(cluster: Cluster) -> Iterator[None]:
+    """Two clients of pgbench that keep the server busy."""
+    words = [need_program("pgbench", "postgresql-contrib"), "-h", cluster.folder, "-U", "postgres"]
+    more: dict[str, Any] = {"env": {"LC_ALL": "C", "PATH": os.environ["PATH"]}}
+    subprocess.run([*words, "-i", "-q", "postgres"], check=True, capture_output=True, **more)
+    clients = subprocess.Popen(
+        [*words, "-T", "600", "-c", "2", "postgres"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        **more,
+    )
+    try:
+        yield
+    finally:
+        clients.kill()
+        clients.wait(patient(20))
 
 
 def _answers(cluster: Cluster) -> bool:

@@ -201,7 +201,11 @@ def test_groups_are_a_table_sorted_as_asked_for() -> None:
             1,
         ),
         (("count", "a:b", "--sort", "sum"), "--sort sum: no such column; expected one of count", 1),
-        (("stats", "a:b(arg0)", "--key", "tid"), "--key and --end-key need START END", 2),
+        (
+            ("stats", "a:b(arg0)", "--key", "tid"),
+            "--key, --end-key and --at-start need START END",
+            2,
+        ),
     ],
 )
 def test_an_order_or_a_key_that_means_nothing(

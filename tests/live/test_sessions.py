@@ -74,6 +74,7 @@ def test_times_between_probes(shop: usdt.Provider, session: usdt.Session) -> Non
     _, begin, end = shop.probes
     times = session.latency("kept:begin", "kept:end", key="arg0")
     fine = session.latency("kept:begin", "kept:end", key="arg0", hist=True, resolution=9)
+    parity = session.latency("kept:begin", "kept:end", by="arg0 % 2 + 7", at_start=True)
     for number in range(5):
         begin.fire(number)
     for number in reversed(range(5)):
@@ -83,6 +84,8 @@ def test_times_between_probes(shop: usdt.Provider, session: usdt.Session) -> Non
     assert 0 < value.min <= value.average <= value.max
     assert value.min <= value.percentile(50) <= value.percentile(100) == value.max
     (histogram,) = fine.values()
+    counts = {key: found.count for key, found in parity.items()}
+    assert counts == {("kept:end", 7): 3, ("kept:end", 8): 2}
     assert histogram.count == 5
     assert histogram.error == 2**-10
     assert all((high - low) * 512 <= max(low, 1024) for low, high in histogram)

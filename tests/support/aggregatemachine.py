@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Any
 from bpfmachine import Machine
 from planning import EVERY_TYPE
 
-from usdt.engine.aggregate.codegen.action import (
-    GATE,
-    NESTED,
-    START_SIZE,
-    STARTS,
-    UNPAIRED,
-    VALUES,
-    AggregateActionEmitter,
-    Role,
-)
+from usdt.engine.aggregate.codegen.action import GROUPS, VALUES, AggregateActionEmitter, Role
 from usdt.engine.aggregate.codegen.keys import EPOCH
+from usdt.engine.aggregate.codegen.pairs import GATE, NESTED, STARTS, UNPAIRED, start_size
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.planning import AggregatePlanner
 from usdt.engine.aggregate.values import GROUP, Value, spread_of, unpack, value_size
@@ -185,9 +177,14 @@ class Programs:
             if action.role is not Role.START:
                 array = not aggregation.keyed
                 self.machine.make(VALUES, size, key, entries, array=array)
-            self.machine.make(STARTS, START_SIZE, action.pair.size, entries, array=False)
+            grouped = aggregation.at_start
+            self.machine.make(
+                STARTS, start_size(grouped=grouped), action.pair.size, entries, array=False
+            )
+            if grouped and action.role is Role.START:
+                self.machine.make(GROUPS, 8, action.keys.size, entries, array=False)
             self.codes.append(generate([case], TaskFilter(), sleepable=sleepable, action=body))
-        zeros = max(size, 8 * GROUP)
+        zeros = max(size, 8 * GROUP, start_size(grouped=True))
         for name, value, rows in (
             *((ZEROS, zeros, 1), (EPOCH, 8, 1), (UNPAIRED, 16, 2), (NUMBERS, 8, 1)),
         ):
@@ -217,12 +214,20 @@ class Programs:
             place: tuple[Any, ...] = ()
             if self.aggregation.keyed:
                 place = int.from_bytes(key[4:8], "little"), *layout.keys.read(key)
+                if self.aggregation.at_start:
+                    place = place[0], *self._group(place[1])
             value = unpack(
                 self.aggregation, bytes(data), signed=layout.signed, spread=self.spread()
             )
             if value.count:
                 found[place] = value
         return found
+
+    def _group(self, number: int) -> tuple[Any, ...]:
+        for key, (_, data) in self.machine.tables[GROUPS].rows.items():
+            if int.from_bytes(data, "little") == number:
+                return self.planner.layouts[int.from_bytes(key[:4], "little")].keys.read(key)
+        raise AssertionError(f"no group {number}")
 
     def spread(self) -> dict[int, dict[int, int]]:
         """The buckets of distributions, by their number."""

@@ -377,3 +377,48 @@ def test_starts_without_room_are_lost() -> None:
         programs.hit(0, registers(rax=number))
     assert programs.machine.counters == {0: (1, 0)}
     assert programs.depths() == [1, 1]
+
+
+@pytest.mark.parametrize("atomics", [True, False])
+def test_keys_that_the_start_evaluates(atomics: bool) -> None:
+    aggregation = Aggregation(
+        stats=True, pair=parse_keys("tid", "--key"), keys=by("str(arg0), arg1"), at_start=True
+    )
+    user = {TEXT: b"first\0", TEXT + 64: b"second\0"}
+    programs = on(NUMBER, aggregation, "p:start", "p:end", step=10, user=user, atomics=atomics)
+    for index, address, number in [
+        *((0, TEXT, 1), (0, TEXT + 64, 2), (1, 7, 7), (1, 7, 7)),  # 2 within 1: 10 and 30 ns
+        *((0, TEXT, 1), (1, 8, 8)),
+    ]:
+        programs.hit(index, registers(rdi=address, rax=number))
+    found = programs.values()
+    assert {key: (value.count, value.sum) for key, value in found.items()} == {
+        (0, "first", 1): (2, 40),
+        (0, "second", 2): (1, 10),
+    }
+    assert programs.odd == (0, 0)
+    assert programs.depths() == []
+
+
+def test_keys_that_the_start_evaluates_belong_to_the_interval_of_the_end() -> None:
+    aggregation = Aggregation(
+        stats=True, pair=parse_keys("tid", "--key"), keys=by("arg1"), at_start=True, intervals=True
+    )
+    programs = on(NUMBER, aggregation, "p:start", "p:end", step=10)
+    programs.hit(0, registers(rax=5))
+    programs.machine.tables["interval"].rows[bytes(4)][1][:] = (3).to_bytes(8, "little")
+    programs.hit(1)
+    assert {key: value.count for key, value in programs.values().items()} == {(3, 5): 1}
+
+
+def test_keys_of_starts_without_room_are_lost() -> None:
+    aggregation = Aggregation(
+        stats=True, pair=parse_keys("tid", "--key"), keys=by("arg1"), at_start=True
+    )
+    programs = on(NUMBER, aggregation, "p:start", "p:end", step=10, entries=2)
+    for number in (1, 2, 3, 1):
+        programs.hit(0, registers(rax=number))
+        programs.hit(1)
+    assert {key: value.count for key, value in programs.values().items()} == {(0, 1): 2, (0, 2): 1}
+    assert programs.machine.counters == {0: (1, 0)}
+    assert programs.odd == (1, 0)

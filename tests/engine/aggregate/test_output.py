@@ -16,7 +16,15 @@ from usdt.engine.aggregate.distribution import Distribution
 from usdt.engine.aggregate.output.heatmap import Heatmap, legend, shade
 from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
 from usdt.engine.aggregate.output.svg import Drawing, svg
-from usdt.engine.aggregate.output.text import duration, histogram, histograms, label, number, table
+from usdt.engine.aggregate.output.text import (
+    duration,
+    folded_lines,
+    histogram,
+    histograms,
+    label,
+    number,
+    table,
+)
 from usdt.engine.aggregate.results import Part, Result, order
 from usdt.engine.aggregate.session import UnpairedCounts
 from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear, parse_keys
@@ -125,6 +133,16 @@ def test_a_table_has_columns() -> None:
         "      10  p:long  12345  b\n",
     ]
     assert table([], columns(Aggregation())) == []
+
+
+def test_folded_stacks_weigh_counts_or_sums() -> None:
+    def result(stack: str, count: int, total: int) -> Result:
+        key = (Part("comm", "a", '"a"'), Part("ustack", "", "[]", (stack,), folded=stack))
+        return Result("p:q", "p:q", key, Value(count, total))
+
+    results = [result("f;g", 2, 300), result("f", 1, -5), result("f;g", 1, 30)]
+    assert folded_lines(results) == ["a;f;g 3\n", "a;f 1\n"]
+    assert folded_lines(results, weighted=True) == ["a;f;g 330\n", "a;f -5\n"]
 
 
 def test_a_table_of_statistics() -> None:

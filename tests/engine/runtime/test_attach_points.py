@@ -29,7 +29,7 @@ _x86 = pytest.mark.skipif(
 def _body(
     aggregation: Aggregation, probe: str
 ) -> tuple[AggregateActionEmitter, list[ProgramVariant]]:
-    body = AggregateActionEmitter(aggregation, atomics=True)
+    body = AggregateActionEmitter(aggregation, atomics=True, cpus=2)
     planner = AggregatePlanner(aggregation, [request := parse_probe(probe)])
     cases = []
     for number in range(1, _ROWS + 1):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, assert_never
 
-from usdt.arch.locations import ValueClass
+from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.record.columns import (
     ArrayColumn,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "COMM_SIZE",
+    "GROUP_KEY",
     "HEADER",
     "NO_FRAMES",
     "Address",
@@ -171,6 +172,10 @@ class KeyLayout:
     def read(self, key: bytes) -> tuple[Any, ...]:
         """Return the values of all parts."""
         return tuple(field.read(key) for field in self.fields)
+
+
+#: The key of a value whose own key was evaluated at the start: the number that stands for it.
+GROUP_KEY = KeyLayout((KeyField("", IntColumn(ValueType(ValueClass.UNSIGNED, 8)), HEADER.size, 8),))
 
 
 def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.aggregate.codegen.action import AggregateAction, Role
-from usdt.engine.aggregate.keys import KeyLayout, lay_out
+from usdt.engine.aggregate.keys import GROUP_KEY, KeyLayout, lay_out
 from usdt.engine.aggregate.spec import Items, is_pattern, is_return, is_stack
 from usdt.engine.compiler.ir import Number, Unavailable
 from usdt.engine.compiler.outputs import Output, unavailable_output
@@ -164,6 +164,8 @@ class AggregatePlanner:
             mine, outputs = tuple(outputs[:count]), outputs[count:]
             layouts.append(lay_out(part.items, mine))
             expressions.append(mine)
+        if self._role(number) is Role.END and not self._has_keys(number):
+            layouts[1] = GROUP_KEY if self.aggregation.keys else layouts[1]
         signed = value is not None and value.node.type.signed
         row = self._row(ResultColumns(Source(number, probe), layouts[1], signed))
         return AggregateAction(
@@ -190,7 +192,11 @@ class AggregatePlanner:
         pair = self.aggregation.pair or Items()
         if number and self.aggregation.pair_end is not None:
             pair = self.aggregation.pair_end
-        return pair, self.aggregation.keys if self._has_results(number) else Items()
+        return pair, self.aggregation.keys if self._has_keys(number) else Items()
+
+    def _has_keys(self, number: int) -> bool:
+        # Whether the key of the result is evaluated at this probe.
+        return (self._role(number) is Role.START) == self.aggregation.at_start
 
     def _row(self, layout: ResultColumns) -> int:
         number = self._rows.setdefault(layout, len(self.layouts))

@@ -17,19 +17,22 @@ from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
 from usdt.engine.aggregate.codegen.action import (
-    COUNTS,
-    GATE,
-    START_SIZE,
-    STARTS,
-    TOO_DEEP,
-    UNMATCHED,
-    UNPAIRED,
+    GROUPS,
     VALUES,
     AggregateAction,
     AggregateActionEmitter,
     Role,
 )
 from usdt.engine.aggregate.codegen.keys import EPOCH, stack_map
+from usdt.engine.aggregate.codegen.pairs import (
+    COUNTS,
+    GATE,
+    STARTS,
+    TOO_DEEP,
+    UNMATCHED,
+    UNPAIRED,
+    start_size,
+)
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
@@ -201,41 +204,63 @@ class AggregateSession(BpfSession):
     # ------------------------------------------------------------ maps
 
     def _make_maps(self, action: AggregateAction) -> None:
-        aggregation = self.aggregation
-        size = value_size(aggregation)
-        entries = aggregation.max_keys
         if action.unreadable:
             return  # its program only counts unreadable hits
-        if action.role is not Role.START and aggregation.keyed:
+        if action.role is not Role.START:
+            self._need_values(action)
+        if action.role is not Role.HIT:
+            self._need_pairs(action)
+        for column in self.aggregation.stack_columns:
+            stacks = _stack_entries(self.aggregation.max_keys)
+            self._need(stack_map(column), MapType.STACK_TRACE, 4, column.size, stacks)
+
+    def _need_values(self, action: AggregateAction) -> None:
+        aggregation = self.aggregation
+        size = value_size(aggregation)
+        if aggregation.keyed:
             # Without atomic instructions, what is computed from the previous value is per CPU.
             plain = not aggregation.stats and aggregation.resolution is None
             shared = size > _SHARED and (self._action.atomics or plain)
             kind = MapType.HASH if shared else MapType.PERCPU_HASH
-            most = 2 * entries if aggregation.intervals else entries
+            most = aggregation.max_keys * (2 if aggregation.intervals else 1)
             self._need(VALUES, kind, self._key_size(VALUES, action.keys.size), size, most)
-            self._need(ZEROS, MapType.ARRAY, 4, max(size, 8 * GROUP), 1)
+            self._need_zeros()
             self._need(EPOCH, MapType.ARRAY, 4, 8, 1)
-            for column in aggregation.stack_columns:
-                stacks = _stack_entries(entries)
-                self._need(stack_map(column), MapType.STACK_TRACE, 4, column.size, stacks)
-        elif action.role is not Role.START:
+        else:
             self._need(VALUES, MapType.PERCPU_ARRAY, 4, size, _rows_of(size) + self._most_points)
-        if action.role is not Role.START and aggregation.resolution is not None:
+        if aggregation.resolution is not None:
             self._need_distributions()
-        if action.role is not Role.HIT:
-            key_size = self._key_size(STARTS, action.pair.size)
-            self._need(STARTS, MapType.HASH, key_size, START_SIZE, entries)
-            self._need(UNPAIRED, MapType.ARRAY, 4, 16, 2)
-            self._set_gate()
+
+    def _need_pairs(self, action: AggregateAction) -> None:
+        aggregation = self.aggregation
+        entries = aggregation.max_keys
+        grouped = aggregation.at_start and bool(aggregation.keys)
+        size = start_size(grouped=grouped)
+        self._need(STARTS, MapType.HASH, self._key_size(STARTS, action.pair.size), size, entries)
+        self._need(UNPAIRED, MapType.ARRAY, 4, 16, 2)
+        self._set_gate()
+        if grouped and action.role is Role.START:
+            key_size = self._key_size(GROUPS, action.keys.size)
+            self._need(GROUPS, MapType.HASH, key_size, 8, entries)
+            self._need_zeros()
+            self._need_numbers()
 
     def _need_distributions(self) -> None:
-        if SPREAD in self._maps:
-            return
         keys = self.aggregation.max_keys * (2 if self.aggregation.intervals else 1)
         groups = max(_FEWEST_GROUPS, min(_MOST_GROUPS, possible_cpus()))
         entries = max(keys, min(groups * keys, _MANY_GROUPS))
         self._need(SPREAD, MapType.HASH, SPREAD_KEY.size, 8 * GROUP, entries)
-        self._need(ZEROS, MapType.ARRAY, 4, 8 * GROUP, 1)
+        self._need_zeros()
+        self._need_numbers()
+
+    def _need_zeros(self) -> None:
+        # One entry initializes those of every map.
+        sizes = value_size(self.aggregation), 8 * GROUP, start_size(grouped=True)
+        self._need(ZEROS, MapType.ARRAY, 4, max(sizes), 1)
+
+    def _need_numbers(self) -> None:
+        if NUMBERS in self._maps:
+            return
         self._need(NUMBERS, MapType.PERCPU_ARRAY, 4, 8, 1)
         # Each CPU counts in steps of their number, from a number of its own.
         first = range(1, possible_cpus() + 1)
@@ -345,13 +370,26 @@ class AggregateSession(BpfSession):
                 if data != nothing:
                     yield layout, (), data
             return
-        for key, data in list(table.items()):
+        rows = list(table.items())
+        groups = self._groups()  # read after the values: it has all of theirs
+        for key, data in rows:
             number, when = HEADER.unpack_from(key)
             if when == epoch % (1 << 32) and number < len(self._aggregates.layouts):
                 layout = self._aggregates.layouts[number]
-                yield layout, layout.keys.read(key), data
+                parts = layout.keys.read(key)
+                yield layout, parts if groups is None else groups[parts[0]], data
                 if remove:
                     table.delete(key)
+
+    def _groups(self) -> dict[int, tuple[Any, ...]] | None:
+        # Returns the keys that were evaluated at starts, by the numbers that stand for them.
+        if GROUPS not in self._maps:
+            return None
+        found = {}
+        for key, data in self._maps[GROUPS].items():
+            layout = self._aggregates.layouts[HEADER.unpack_from(key)[0]]
+            found[struct.unpack("=Q", data)[0]] = layout.keys.read(key)
+        return found
 
     def addresses(self, stack: Stack) -> tuple[int, ...]:
         """Return the addresses of a stack, innermost first; none if the kernel recorded none."""

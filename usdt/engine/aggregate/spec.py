@@ -129,6 +129,7 @@ class Aggregation:
         keys: what groups results, in addition to the probe.
         pair: for a time between two probes: the key that matches a start to its end.
         pair_end: the key at the end, if it differs from ``pair``.
+        at_start: for a time between two probes: whether ``keys`` are evaluated at the start.
         unit: for a time between two probes: nanoseconds in one unit of its buckets.
         resolution: that of the buckets for percentiles; None: there are no percentiles.
         max_keys: maximum distinct keys that are kept, in each interval if there are intervals.
@@ -140,6 +141,7 @@ class Aggregation:
     keys: Items = Items()
     pair: Items | None = None
     pair_end: Items | None = None
+    at_start: bool = False
     unit: int = 1
     resolution: int | None = None
     max_keys: int = 10240
@@ -163,6 +165,11 @@ class Aggregation:
     def distribution(self) -> LogLinear | None:
         """The buckets for percentiles; None without percentiles."""
         return None if self.resolution is None else LogLinear(self.resolution)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether a result weighs what its sum is, not how many hits it has."""
+        return self.pair is not None or (self.stats and self.buckets is None)
 
     @property
     def stacks(self) -> bool:

@@ -216,6 +216,7 @@ class Session:
         hist: bool = False,
         linear: str | None = None,
         resolution: int | None = None,
+        at_start: bool = False,
         max_keys: int = 10240,
     ) -> Aggregate:
         """Measure nanoseconds from START to END: statistics, or histograms of them.
@@ -225,10 +226,11 @@ class Session:
             end: the probe that ends the time.
             key: expressions that match a start to its end, such as ``arg0``.
             end_key: the key at END, if it differs from ``key``.
-            by: expressions to group times by, evaluated at END.
+            by: expressions to group times by, evaluated at END, or at START with ``at_start``.
             hist: whether to make a :class:`Histogram` for each group, of powers of two.
             linear: buckets of the histogram, as ``"LO:HI:STEP"`` in nanoseconds.
             resolution: that of percentiles and of the histogram, as for hist().
+            at_start: whether ``by`` is evaluated at START.
             max_keys: maximum number of groups that are kept.
 
         Raises:
@@ -248,6 +250,7 @@ class Session:
             resolution=_checked(resolution),
             pair=parse_keys(key, "key"),
             pair_end=parse_keys(end_key, "end_key") or None,
+            at_start=at_start,
             given=(by, key, end_key),
         )
 

@@ -167,11 +167,15 @@ class AggregateJob:
 
     def _lines(self, rows: list[Row]) -> list[str]:
         results = Results(self.aggregates, self.requests, self.resolver)
-        shown = results.of(rows, self.aggregate.top, self.aggregate.sort)
+        folded = self.options.output.folded
+        weighted = folded and self.aggregation.weighted
+        shown = results.of(
+            rows, self.aggregate.top, self.aggregate.sort or ("sum" if weighted else None)
+        )
         for notice in self.resolver.take_notices():
             say(notice)
-        if self.options.output.folded:
-            return folded_lines(shown)
+        if folded:
+            return folded_lines(shown, weighted=weighted)
         if self.options.output.as_json:
             about = self._about()
             return [

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from usdt.engine.cli.options import Decorator
 
 __all__ = (
+    "at_start_option",
     "group_options",
     "interval_option",
     "key_options",
@@ -95,6 +96,13 @@ pair_options = combined(
         help="Match each START to its END by EXPR,...: integers, strings; default tid.",
     ),
     click.option("--end-key", metavar="EXPR,...", help="Key at END, if it differs from --key."),
+)
+
+#: Adds --at-start.
+at_start_option = click.option(
+    "--at-start",
+    is_flag=True,
+    help="Evaluate --by at START, not at END: the stack of a thread that begins to wait.",
 )
 
 #: Adds the options that select spans: those of :data:`pair_options`, --slower and --max-open.

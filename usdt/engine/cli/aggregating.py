@@ -57,8 +57,10 @@ def run_stats(kind: ProbeKind, values: dict[str, Any]) -> int:
     resolution = _resolution(options)
     if are_start_and_end(parse_requests(values["probes"], kind)):
         return _run(kind, values, options, _times(options, stats=True, resolution=resolution))
-    if options.key is not None or options.end_key is not None:
-        raise click.UsageError("--key and --end-key need START END, two probes without a value")
+    if options.key is not None or options.end_key is not None or options.at_start:
+        raise click.UsageError(
+            "--key, --end-key and --at-start need START END, two probes without a value"
+        )
     return _run(kind, values, options, _aggregation(options, stats=True, resolution=resolution))
 
 
@@ -112,6 +114,7 @@ def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
         values.get("sort"),
         values.get("hist", False),
         values.get("resolution"),
+        values.get("at_start", False),
     )
 
 
@@ -129,11 +132,14 @@ def _keys(values: dict[str, Any]) -> str | None:
 
 
 def _times(options: AggregateOptions, **more: Any) -> Aggregation:
+    if options.at_start and options.by is None:
+        raise click.UsageError("--at-start needs --by, which it evaluates at START")
     key = options.key if options.key is not None else "tid"
     return _aggregation(
         options,
         pair=parse_keys(key, "--key"),
         pair_end=parse_keys(options.end_key, "--end-key") or None,
+        at_start=options.at_start,
         unit=_UNITS[options.unit],
         **more,
     )

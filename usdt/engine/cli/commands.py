@@ -43,7 +43,8 @@ _HELP = {
     ),
     "latency": (
         "Show histograms of the time from START to END, or from a function's entry to its return. "
-        "Items are predicates. With --by, which is evaluated at END, show a table."
+        "Items are predicates. With --by, which is evaluated at END (or, with --at-start, at "
+        "START), show a table. --folded prints nanoseconds."
     ),
     "heatmap": (
         "Show a histogram over time: one row per interval, shaded by count. "
@@ -122,7 +123,7 @@ def _options(name: str) -> Decorator:
             end = click.argument("end", metavar="[END]", required=False)
             own = (
                 *(start, end, more.key_options, more.resolution_option),
-                *(more.group_options, interval),
+                *(more.group_options, more.at_start_option, interval),
                 click.option("--hist", is_flag=True, help="With --by: show histograms."),
             )
         case "heatmap":
@@ -133,7 +134,7 @@ def _options(name: str) -> Decorator:
             probes = _probes("PROBE(EXPR)... | START END")
             own = (
                 *(probes, more.pair_options, more.resolution_option),
-                *(more.group_options, interval),
+                *(more.group_options, more.at_start_option, interval),
             )
         case _:
             own = (_probes("PROBE..."), more.group_options, interval)

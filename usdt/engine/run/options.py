@@ -152,6 +152,7 @@ class AggregateOptions:
         hist: whether to show a histogram for each group of times, not a table.
         resolution: that of percentiles, and of the buckets shown; None is the default for
             percentiles.
+        at_start: whether ``by`` is evaluated at the start of a time, not at its end.
     """
 
     by: str | None = None
@@ -165,6 +166,7 @@ class AggregateOptions:
     sort: str | None = None
     hist: bool = False
     resolution: int | None = None
+    at_start: bool = False
 
 
 def ring_buffer_size(options: TraceOptions, requests: Sequence[ProbeText]) -> int:

@@ -4,12 +4,8 @@
     start    key of the pair; push the time on the stack of starts
     end      key of the pair; pop the last start, time since then → r7; continue as a hit
 
-The starts of a key form a stack because functions may be recursive. It has 16 entries; starts
-nested deeper are counted, but not measured. The depth changes atomically if the kernel supports it,
-as threads may share a key. A key is removed with its last start.
-
-Starts and ends are ignored until both are attached, and again before the first is detached: a gate
-is open only in between. Otherwise a start whose end is not attached yet would stay in progress.
+A result's key may be evaluated at the start. A number then stands for it: the start finds or makes
+the number and pushes it with the time; at the end it is the key of the value.
 
 Register use: r6 context, r7 number or time, r8 address, r9 pid_tgid.
 """
@@ -21,12 +17,14 @@ from typing import TYPE_CHECKING, assert_never
 
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R3, R4, R7, R8, R10, Jump
 from usdt.engine.aggregate.codegen.keys import KeyEmitter
-from usdt.engine.aggregate.codegen.values import ZEROS, ValueEmitter
+from usdt.engine.aggregate.codegen.pairs import PairEmitter
+from usdt.engine.aggregate.codegen.values import ZEROS, ValueEmitter, emit_new_number
+from usdt.engine.aggregate.keys import HEADER
 from usdt.engine.aggregate.values import value_size
-from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
-from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
+from usdt.engine.compiler.codegen.expressions import KEY_SLOT, READ_SLOT, ExpressionEmitter
+from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.model import EXIT, ActionEmitter
 from usdt.engine.compiler.record.columns import UnavailableColumn
 
@@ -40,14 +38,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.outputs import Output
 
 __all__ = (
-    "COUNTS",
-    "GATE",
-    "NESTED",
-    "STARTS",
-    "START_SIZE",
-    "TOO_DEEP",
-    "UNMATCHED",
-    "UNPAIRED",
+    "GROUPS",
     "VALUES",
     "AggregateAction",
     "AggregateActionEmitter",
@@ -55,12 +46,7 @@ __all__ = (
 )
 
 VALUES = "values"  # hash by key, or per-CPU array by row
-STARTS = "starts"  # hash by the pair's key: u64 depth, u64 times
-UNPAIRED = "odd"  # array of two entries: u64 ends without a start, u64 starts nested too deeply
-UNMATCHED, TOO_DEEP = 0, 8  # offsets in the entry COUNTS
-COUNTS, GATE = range(2)  # entries of UNPAIRED; GATE: u64 that is not 0 while the gate is open
-NESTED = 16  # maximum starts kept for one key
-START_SIZE = 8 + 8 * NESTED
+GROUPS = "groups"  # hash by a result's key at the start: u64, the number that stands for it
 _NOEXIST = 1  # BPF_NOEXIST
 _ON_STACK = 64  # largest value, in bytes, that is zeroed on the stack instead of copied from a map
 
@@ -82,7 +68,8 @@ class AggregateAction:
         row: the row in the key of the value that it adds to.
         value: the number it adds; None if there is none or it is a time.
         pair: layout of the key that matches a start to its end; ``pair_outputs``: its expressions.
-        keys: layout of the key of the value; ``key_outputs``: its expressions.
+        keys: layout of the key of the value, or of the key that the start evaluates;
+            ``key_outputs``: its expressions.
     """
 
     role: Role
@@ -194,7 +181,10 @@ class _VariantEmitter:
         self.kernel = variant.plan.kernel
         self.lost = labels.lost
         self.unread = labels.undecided
-        self.unmatched = asm.new_label("unmatched")
+
+    @property
+    def _grouped_at_start(self) -> bool:
+        return self.aggregation.at_start and bool(self.aggregation.keys)
 
     def emit(self) -> None:
         role = self.action.role
@@ -204,13 +194,12 @@ class _VariantEmitter:
                     self._number(self.action.value)
                 self._add()
             case Role.START:
-                self._pass_gate()
-                self._start()
+                self._pairs().start(self._find_group if self._grouped_at_start else None)
             case Role.END:
-                self._pass_gate()
-                self._end()
+                pairs = self._pairs()
+                pairs.end()
                 self._add()
-                self._count_unpaired(self.unmatched, UNMATCHED)
+                pairs.count_unmatched()
             case _:
                 assert_never(role)
 
@@ -239,13 +228,44 @@ class _VariantEmitter:
             tasks=tasks,
         )
 
+    def _pairs(self) -> PairEmitter:
+        action, pair = self.action, self.aggregation.pair
+        text = pair.text if pair is not None else ""
+        key = self._key(action.pair, action.pair_outputs, text, tasks=True)
+        grouped = self._grouped_at_start
+        return PairEmitter(self.asm, key, grouped=grouped, atomics=self.atomics, lost=self.lost)
+
+    def _find_group(self) -> None:
+        # Leaves the number of the result's key in r7.
+        asm, action = self.asm, self.action
+        found = asm.new_label("found")
+        key = self._key(action.keys, action.key_outputs, self.aggregation.keys.text)
+        key.write(action.row, intervals=False)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, GROUPS, key.base)
+        asm.jump(Jump.NE, R0, 0, found)
+        emit_new_number(asm, step=self.actions.cpus, atomics=self.atomics, failed=self.lost)
+        asm.store(R10, READ_SLOT, R1)
+        asm.mov(R3, R10)
+        asm.add(R3, READ_SLOT)
+        asm.mov(R4, _NOEXIST)
+        emit_map_call(asm, Helper.MAP_UPDATE_ELEM, GROUPS, key.base)
+        # Another CPU may have made the entry meanwhile; its number is then found.
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, GROUPS, key.base)
+        asm.jump(Jump.EQ, R0, 0, self.lost)
+        asm.label(found)
+        asm.load(R7, R0, 0)
+
     # ------------------------------------------------------------ adding
 
     def _add(self) -> None:
         action, asm = self.action, self.asm
         if self.aggregation.keyed:
             key = self._key(action.keys, action.key_outputs, self.aggregation.keys.text)
-            key.write(action.row, intervals=self.aggregation.intervals)
+            if self._grouped_at_start:
+                key.write_header(action.row, intervals=self.aggregation.intervals)
+                asm.store(R10, key.base + HEADER.size, R8)
+            else:
+                key.write(action.row, intervals=self.aggregation.intervals)
             self._find_or_make(key)
         else:
             asm.store(R10, KEY_SLOT, action.row, 4)
@@ -279,94 +299,3 @@ class _VariantEmitter:
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, VALUES, key.base)
         asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.label(found)
-
-    # ------------------------------------------------------------ pairs
-
-    def _pass_gate(self) -> None:
-        self._find_unpaired(GATE)
-        self.asm.load(R1, R0, 0)
-        self.asm.jump(Jump.EQ, R1, 0, EXIT)
-
-    def _pair(self) -> KeyEmitter:
-        action = self.action
-        pair = self.aggregation.pair
-        text = pair.text if pair is not None else ""
-        key = self._key(action.pair, action.pair_outputs, text, tasks=True)
-        key.write(0, intervals=False)
-        emit_map_call(self.asm, Helper.MAP_LOOKUP_ELEM, STARTS, key.base)
-        return key
-
-    def _start(self) -> None:
-        asm = self.asm
-        deep, nested = asm.new_label("deep"), asm.new_label("nested")
-        key = self._pair()
-        asm.jump(Jump.NE, R0, 0, nested)
-        asm.call(Helper.KTIME_GET_NS)
-        asm.store(R10, key.free, 1)
-        asm.store(R10, key.free + 8, R0)
-        for index in range(1, NESTED):
-            asm.store(R10, key.free + 8 + 8 * index, 0)
-        asm.mov(R3, R10)
-        asm.add(R3, key.free)
-        asm.mov(R4, _NOEXIST)
-        emit_map_call(asm, Helper.MAP_UPDATE_ELEM, STARTS, key.base)
-        asm.jump(Jump.EQ, R0, 0, EXIT)
-        emit_map_call(
-            self.asm, Helper.MAP_LOOKUP_ELEM, STARTS, key.base
-        )  # another thread has started meanwhile
-        asm.jump(Jump.EQ, R0, 0, self.lost)
-        asm.label(nested)
-        asm.mov(R8, R0)
-        asm.call(Helper.KTIME_GET_NS)
-        asm.mov(R7, R0)
-        self._change_depth(1)
-        asm.jump(Jump.GT, R1, NESTED - 1, deep)
-        asm.alu(Alu.LSH, R1, 3)
-        asm.add(R8, R1)
-        asm.store(R8, 8, R7)
-        asm.goto(EXIT)
-        self._count_unpaired(deep, TOO_DEEP)
-
-    def _end(self) -> None:
-        # Leaves the time since the last start in r7.
-        asm = self.asm
-        taken, measured = asm.new_label("taken"), asm.new_label("measured")
-        asm.call(Helper.KTIME_GET_NS)
-        asm.mov(R7, R0)
-        key = self._pair()
-        asm.jump(Jump.EQ, R0, 0, self.unmatched)
-        asm.mov(R8, R0)
-        self._change_depth(-1)
-        asm.jump(Jump.SGT, R1, 0, taken)
-        self._change_depth(1)
-        asm.goto(self.unmatched)
-        asm.label(taken)
-        asm.jump(Jump.GT, R1, NESTED, EXIT)  # counted at its start
-        asm.mov(R2, R1)
-        asm.add(R2, -1)
-        asm.jump(Jump.GT, R2, NESTED - 1, EXIT)  # never taken; gives the verifier the bound
-        asm.alu(Alu.LSH, R2, 3)
-        asm.add(R8, R2)
-        asm.load(R3, R8, 8)
-        asm.alu(Alu.SUB, R7, R3)
-        asm.jump(Jump.NE, R1, 1, measured)
-        emit_map_call(asm, Helper.MAP_DELETE_ELEM, STARTS, key.base)
-        asm.label(measured)
-
-    def _change_depth(self, by: int) -> None:
-        # Leaves the previous depth in r1.
-        emit_fetch_add(self.asm, R8, by, atomics=self.atomics)
-
-    def _count_unpaired(self, label: str, counter: int) -> None:
-        asm = self.asm
-        asm.label(label)
-        self._find_unpaired(COUNTS)
-        asm.mov(R1, 1)
-        asm.atomic_add(R0, counter, R1)
-        asm.goto(EXIT)
-
-    def _find_unpaired(self, entry: int) -> None:
-        # Leaves the address of an entry of UNPAIRED in r0.
-        self.asm.store(R10, KEY_SLOT, entry, 4)
-        emit_map_call(self.asm, Helper.MAP_LOOKUP_ELEM, UNPAIRED)
-        self.asm.jump(Jump.EQ, R0, 0, EXIT)

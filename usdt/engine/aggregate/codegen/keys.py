@@ -131,7 +131,17 @@ class KeyEmitter:
         self.bottom = STACK_BOTTOM + (layout.size if texts else 0)
 
     def write(self, row: int, *, intervals: bool) -> None:
-        """Emit the code that builds the key.
+        """Emit the code that builds the key; arguments as for :meth:`write_header`."""
+        self.write_header(row, intervals=intervals)
+        ahead = iter(self.outputs)
+        for field in self.layout.fields:
+            if isinstance(field.column, StackColumn):
+                self._stack(field, field.column)
+            else:
+                self._part(field, next(ahead))
+
+    def write_header(self, row: int, *, intervals: bool) -> None:
+        """Emit the code that builds the header of the key.
 
         Args:
             row: the row in its header.
@@ -147,12 +157,6 @@ class KeyEmitter:
             asm.store(R10, self.base + 4, R0, 4)
         else:
             asm.store(R10, self.base + 4, 0, 4)
-        ahead = iter(self.outputs)
-        for field in self.layout.fields:
-            if isinstance(field.column, StackColumn):
-                self._stack(field, field.column)
-            else:
-                self._part(field, next(ahead))
 
     def _part(self, field: KeyField, output: Output) -> None:
         asm = self.asm

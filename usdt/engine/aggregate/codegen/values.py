@@ -32,14 +32,14 @@ from usdt.engine.aggregate.values import (
     buckets_at,
     distribution_at,
 )
-from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, READ_SLOT
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.aggregate.spec import Aggregation
 
-__all__ = ("NUMBERS", "SPREAD", "ZEROS", "ValueEmitter")
+__all__ = ("NUMBERS", "SPREAD", "ZEROS", "ValueEmitter", "emit_new_number")
 
 ZEROS = "zeros"  # array of one value: the initial value of a new entry of any map
 SPREAD = "spread"  # hash: s32 group of buckets, u32 number of their value → u64 hits of each
@@ -48,6 +48,21 @@ _SIGN = 1 << 63
 _NOEXIST = 1  # BPF_NOEXIST
 _GROUP_BITS = GROUP.bit_length() - 1
 _TRIES = 16  # attempts to exchange; each fails if another hit changes the value at the same instant
+
+
+def emit_new_number(asm: Assembler, *, step: int, atomics: bool, failed: str) -> None:
+    """Emit code that leaves a number that nothing has in r1.
+
+    Args:
+        asm: the assembler.
+        step: the distance of two numbers that a CPU gives.
+        atomics: whether the kernel has atomic instructions that return the previous value.
+        failed: label to jump to without a number; never taken.
+    """
+    asm.store(R10, KEY_SLOT, 0, 4)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, NUMBERS)
+    asm.jump(Jump.EQ, R0, 0, failed)  # array entries always exist
+    emit_fetch_add(asm, R0, step, atomics=atomics)
 
 
 class ValueEmitter:
@@ -232,21 +247,13 @@ class ValueEmitter:
         numbered = asm.new_label("numbered")
         asm.load(R1, R8, at)
         asm.jump(Jump.NE, R1, 0, numbered)
-        asm.store(R10, KEY_SLOT, 0, 4)
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, NUMBERS)
-        asm.jump(Jump.EQ, R0, 0, full)  # never taken: array entries always exist
+        emit_new_number(asm, step=self.step, atomics=self.atomics, failed=full)
         if self.atomics:
-            asm.mov(R1, self.step)
-            asm.fetch_add(R0, 0, R1)
             asm.mov(R0, 0)
             asm.compare_exchange(R8, at, R1)
             asm.jump(Jump.EQ, R0, 0, numbered)
             asm.mov(R1, R0)  # another hit was faster
         else:
-            asm.load(R1, R0, 0)
-            asm.mov(R2, R1)
-            asm.add(R2, self.step)
-            asm.store(R0, 0, R2)
             asm.store(R8, at, R1)
         asm.label(numbered)
 

@@ -60,10 +60,11 @@ def table(results: Sequence[Result], columns: Sequence[Column]) -> list[str]:
     return lines if error is None else [*lines, f"percentiles {accuracy(error)}\n"]
 
 
-def folded_lines(results: Sequence[Result]) -> list[str]:
+def folded_lines(results: Sequence[Result], *, weighted: bool = False) -> list[str]:
     """Return ``comm;outer;…;inner COUNT`` for each distinct stack, for flame graphs.
 
-    With several probes, the probe is a frame after the command; other keys are frames, too.
+    ``weighted`` writes the sum of the values instead of the count. With several probes, the probe
+    is a frame after the command; other keys are frames, too.
     """
     counts: dict[str, int] = {}
     several = len({result.probe for result in results}) > 1
@@ -74,7 +75,8 @@ def folded_lines(results: Sequence[Result]) -> list[str]:
         below = [*comm, *([escape(result.probe)] if several else []), *others]
         stacks = sorted((p for p in result.key if p.folded), key=lambda p: p.name, reverse=True)
         line = ";".join([*(text.replace(";", ":") for text in below), *(p.folded for p in stacks)])
-        counts[line] = counts.get(line, 0) + result.value.count
+        weight = result.value.sum if weighted else result.value.count
+        counts[line] = counts.get(line, 0) + weight
     return [f"{line} {count}\n" for line, count in counts.items()]
 
 

@@ -1,0 +1,192 @@
+"""Code that matches starts and ends: a stack of the starts in progress for each key.
+
+The starts of a key form a stack because functions may be recursive. It has 16 entries; starts
+nested deeper are counted, but not measured. The depth changes atomically if the kernel supports it,
+as threads may share a key. A key is removed with its last start.
+
+Starts and ends are ignored until both are attached, and again before the first is detached: a gate
+is open only in between. Otherwise a start whose end is not attached yet would stay in progress.
+
+Register use: r7 time or number of a group, r8 address, then number of a group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.bpf._uapi import Helper
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
+from usdt.engine.aggregate.codegen.values import ZEROS
+from usdt.engine.compiler.codegen.expressions import KEY_SLOT, READ_SLOT
+from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
+from usdt.engine.compiler.codegen.model import EXIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
+    from usdt.engine.aggregate.codegen.keys import KeyEmitter
+
+__all__ = (
+    "COUNTS",
+    "GATE",
+    "NESTED",
+    "STARTS",
+    "TOO_DEEP",
+    "UNMATCHED",
+    "UNPAIRED",
+    "PairEmitter",
+    "start_size",
+)
+
+STARTS = "starts"  # hash by the pair's key: u64 depth, then u64 time, or time and group, of each
+UNPAIRED = "odd"  # array of two entries: u64 ends without a start, u64 starts nested too deeply
+UNMATCHED, TOO_DEEP = 0, 8  # offsets in the entry COUNTS
+COUNTS, GATE = range(2)  # entries of UNPAIRED; GATE: u64 that is not 0 while the gate is open
+NESTED = 16  # maximum starts kept for one key
+_TIME, _GROUP = 8, 16  # offsets in a value, of its first start
+_NOEXIST = 1  # BPF_NOEXIST
+
+
+def start_size(*, grouped: bool) -> int:
+    """Return the size of a value of STARTS; ``grouped``: with the group of each start."""
+    return 8 + (16 if grouped else 8) * NESTED
+
+
+class PairEmitter:
+    """An emitter of the code of starts and ends.
+
+    Args:
+        asm: the assembler.
+        key: the emitter of the key that matches a start to its end.
+        grouped: whether a start keeps the number of a group.
+        atomics: whether the kernel has atomic instructions that return the previous value.
+        lost: label to jump to when there is no space for a start.
+    """
+
+    def __init__(
+        self, asm: Assembler, key: KeyEmitter, *, grouped: bool, atomics: bool, lost: str
+    ) -> None:
+        self.asm = asm
+        self.key = key
+        self.grouped = grouped
+        self.atomics = atomics
+        self.lost = lost
+        self.unmatched = asm.new_label("unmatched")
+
+    def start(self, find_group: Callable[[], None] | None) -> None:
+        """Emit the code of a start.
+
+        Args:
+            find_group: emits the code that leaves the number of the start's group in r7; None
+                without groups.
+        """
+        asm = self.asm
+        self._pass_gate()
+        if find_group is not None:
+            find_group()
+        deep, nested = asm.new_label("deep"), asm.new_label("nested")
+        self._find()
+        asm.jump(Jump.NE, R0, 0, nested)
+        self._make()
+        self._find_again()  # made here, or by another thread meanwhile
+        asm.jump(Jump.EQ, R0, 0, self.lost)
+        asm.label(nested)
+        asm.mov(R8, R0)
+        asm.call(Helper.KTIME_GET_NS)
+        asm.store(R10, READ_SLOT, R0)
+        emit_fetch_add(asm, R8, 1, atomics=self.atomics)
+        asm.jump(Jump.GT, R1, NESTED - 1, deep)
+        self._add_place(R1)
+        asm.load(R1, R10, READ_SLOT)
+        asm.store(R8, _TIME, R1)
+        if self.grouped:
+            asm.store(R8, _GROUP, R7)
+        asm.goto(EXIT)
+        self._count(deep, TOO_DEEP)
+
+    def end(self) -> None:
+        """Emit the code that leaves the time since the last start in r7, and its group in r8."""
+        asm = self.asm
+        taken, measured = asm.new_label("taken"), asm.new_label("measured")
+        self._pass_gate()
+        asm.call(Helper.KTIME_GET_NS)
+        asm.mov(R7, R0)
+        self._find()
+        asm.jump(Jump.EQ, R0, 0, self.unmatched)
+        asm.mov(R8, R0)
+        emit_fetch_add(asm, R8, -1, atomics=self.atomics)
+        asm.jump(Jump.SGT, R1, 0, taken)
+        emit_fetch_add(asm, R8, 1, atomics=self.atomics)
+        asm.goto(self.unmatched)
+        asm.label(taken)
+        asm.jump(Jump.GT, R1, NESTED, EXIT)  # counted at its start
+        asm.mov(R2, R1)
+        asm.add(R2, -1)
+        asm.jump(Jump.GT, R2, NESTED - 1, EXIT)  # never taken; gives the verifier the bound
+        self._add_place(R2)
+        asm.load(R3, R8, _TIME)
+        asm.alu(Alu.SUB, R7, R3)
+        if self.grouped:
+            asm.load(R8, R8, _GROUP)
+        asm.jump(Jump.NE, R1, 1, measured)
+        emit_map_call(asm, Helper.MAP_DELETE_ELEM, STARTS, self.key.base)
+        asm.label(measured)
+
+    def count_unmatched(self) -> None:
+        """Emit the code, behind that of the end, that counts an end without a start."""
+        self._count(self.unmatched, UNMATCHED)
+
+    def _pass_gate(self) -> None:
+        self._find_unpaired(GATE)
+        self.asm.load(R1, R0, 0)
+        self.asm.jump(Jump.EQ, R1, 0, EXIT)
+
+    def _find(self) -> None:
+        self.key.write(0, intervals=False)
+        self._find_again()
+
+    def _find_again(self) -> None:
+        emit_map_call(self.asm, Helper.MAP_LOOKUP_ELEM, STARTS, self.key.base)
+
+    def _make(self) -> None:
+        # Makes an entry; without groups it has its first start already.
+        asm = self.asm
+        if self.grouped:
+            asm.store(R10, KEY_SLOT, 0, 4)
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, ZEROS)
+            asm.jump(Jump.EQ, R0, 0, self.lost)  # never taken: array entries always exist
+            asm.mov(R3, R0)
+        else:
+            free = self.key.free
+            asm.call(Helper.KTIME_GET_NS)
+            asm.store(R10, free, 1)
+            asm.store(R10, free + _TIME, R0)
+            for index in range(1, NESTED):
+                asm.store(R10, free + _TIME + 8 * index, 0)
+            asm.mov(R3, R10)
+            asm.add(R3, free)
+        asm.mov(R4, _NOEXIST)
+        emit_map_call(asm, Helper.MAP_UPDATE_ELEM, STARTS, self.key.base)
+        if not self.grouped:
+            asm.jump(Jump.EQ, R0, 0, EXIT)
+
+    def _add_place(self, index: Reg) -> None:
+        # Adds the offset of a start, of which ``index`` are below it, to the address in r8.
+        self.asm.alu(Alu.LSH, index, 4 if self.grouped else 3)
+        self.asm.add(R8, index)
+
+    def _count(self, label: str, counter: int) -> None:
+        asm = self.asm
+        asm.label(label)
+        self._find_unpaired(COUNTS)
+        asm.mov(R1, 1)
+        asm.atomic_add(R0, counter, R1)
+        asm.goto(EXIT)
+
+    def _find_unpaired(self, entry: int) -> None:
+        # Leaves the address of an entry of UNPAIRED in r0.
+        self.asm.store(R10, KEY_SLOT, entry, 4)
+        emit_map_call(self.asm, Helper.MAP_LOOKUP_ELEM, UNPAIRED)
+        self.asm.jump(Jump.EQ, R0, 0, EXIT)
