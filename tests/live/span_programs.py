@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-__all__ = ("measured", "span_program")
+__all__ = ("THROWS", "measured", "span_program")
 
 _SOURCE = r"""
 #define _GNU_SOURCE
@@ -168,6 +168,39 @@ int main(int argc, char **argv)
         pause();
     }
     return 0;
+}
+"""
+
+
+#: C++: every other call of inner() leaves it, and middle(), by an exception.
+THROWS = r"""
+#include <sys/sdt.h>
+#define KEEP __asm__ volatile("" ::: "memory")
+__attribute__((noinline)) void inner(int id)
+{
+    STAP_PROBE1(span, begin, id);
+    KEEP;
+    if (id % 2)
+        throw id;
+    STAP_PROBE1(span, end, id);
+    KEEP;
+}
+__attribute__((noinline)) void middle(int id)
+{
+    STAP_PROBE1(span, begin, 100 + id);
+    inner(id);
+    STAP_PROBE1(span, end, 100 + id);
+    KEEP;
+}
+int main()
+{
+    STAP_PROBE1(span, begin, 1000);
+    for (int id = 0; id < 100; id++)
+        try {
+            middle(id);
+        } catch (int) {
+        }
+    STAP_PROBE1(span, end, 1000);
 }
 """
 

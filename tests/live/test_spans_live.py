@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import patient
-from span_programs import measured, span_program
+from span_programs import THROWS, measured, span_program
+from symbol_programs import compiled
 from tracing_tools import USDT, one_error, run_usdt
 
 import kprobe
@@ -96,10 +97,10 @@ def test_calls_nest(program: Path) -> None:
 
 
 def test_the_deepest_of_many_replaces_the_one_before(program: Path) -> None:
-    _, found, errors = spans(program, "helped 30", "span:begin(arg1)", _END)
-    assert {span["args"]["arg1"] for span in found} == {0, *range(16, 31)}
+    _, found, errors = spans(program, "helped 80", "span:begin(arg1)", _END)
+    assert {span["args"]["arg1"] for span in found} == {0, *range(18, 81)}
     assert all(span["args"]["arg1"] == span["end_args"]["arg0"] for span in found)
-    assert "15 spans were nested deeper than 16" in errors
+    assert "17 spans were nested deeper than 64" in errors
 
 
 def test_helpers_may_fire_the_probes(program: Path) -> None:
@@ -115,6 +116,16 @@ def test_longjmp_loses_no_other_span(program: Path, rounds: int) -> None:
     assert all(span["args"]["arg1"] == span["end_args"]["arg0"] for span in found)
     left = sum(int(number) for number in re.findall(r"^(\d+) spans? w", errors, re.MULTILINE))
     assert left == rounds // 2
+
+
+def test_exceptions_lose_no_other_span(tmp_path: Path) -> None:
+    program = compiled(tmp_path, THROWS, "-xc++", "-O2", name="throws")
+    done = run_usdt("spans", "--json", "-c", program, "span:begin", "span:end")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all(span["args"] == span["end_args"] for span in found)
+    expected = [number + 100 * outer for number in range(0, 100, 2) for outer in (0, 1)] + [1000]
+    assert [span["args"]["arg0"] for span in found] == expected
+    assert "100 spans were left by an exception or longjmp()" in done.stderr
 
 
 def test_refused_starts_keep_their_ends(program: Path) -> None:

@@ -1,18 +1,23 @@
 """The code that pairs starts with ends by a key.
 
-    depths    key → u64 number of open starts
+    depths    key → u64 number of open starts; for threads, then u64 stack pointer and u64 address
+              of the start at each depth
     spans     key and slot → entry state; :mod:`usdt.engine.compiler.spans` defines its contents
 
-The starts of a key form a stack. A start at depth d has slot d, or the last slot from depth 15 on,
+The starts of a key form a stack. A start at depth d has slot d, or the last slot from depth 63 on,
 where a deeper start replaces the one before. The state has its depth, so that an end whose start
 was replaced finds no other. Starts that a predicate refused are on the stack too if another is
 open, because their ends come as well.
 
-If the key is the thread, and both ends are in programs, the state has the stack pointer of the
-start. An end whose stack pointer is above that of the last start, and equal to that of an earlier
-start, belongs to the earlier one: the starts after it were left by an exception or longjmp().
+If the key is the thread, and both ends are in programs, stack pointers tell which starts an
+exception or longjmp() has left:
 
-Register use: r6 context, r7 entry state, r8 depth, r9 pid_tgid.
+    start     above the last start, at a stack address and place of code where an earlier start was:
+              the function of the earlier one runs again, so that it and all later starts are over
+    end       above the last start, at the stack address of an earlier start: it is the end of that,
+              and all later starts are over
+
+Register use: r6 context, r7 value of the key, then entry state, r8 depth, r9 pid_tgid.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R10, Alu, Jump
 from usdt.engine.aggregate.codegen.keys import KeyEmitter
 from usdt.engine.compiler.codegen.entry_state import emit_image, emit_measure
 from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
@@ -38,20 +43,38 @@ from usdt.engine.compiler.record.layout import DURATION_OFFSET
 if TYPE_CHECKING:
     from usdt.arch.locations import Register
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
     from usdt.engine.aggregate.keys import KeyLayout
     from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
     from usdt.engine.compiler.outputs import Output
 
-__all__ = ("BLANK", "DEEP", "DEPTHS", "DROPPED", "NESTED", "SPANS", "PairEnd")
+__all__ = (
+    "BLANK",
+    "DEEP",
+    "DEPTHS",
+    "DROPPED",
+    "NESTED",
+    "SPANS",
+    "UNUSED",
+    "PairEnd",
+    "depths_size",
+)
 
 DEPTHS = "depths"
 SPANS = "spans"
 BLANK = "blank"  # array of one blank entry state
-NESTED = 16  # slots of a key
+UNUSED = "unused"  # array of one value of DEPTHS without starts
+NESTED = 64  # slots of a key
 DEEP, DROPPED = 8, 16  # offsets in UNPAIRED
-_DEPTH, _POINTER = 0, 8  # offsets in the entry state
+_DEPTH = 0  # offset in the entry state
 _NOEXIST = 1  # BPF_NOEXIST
 _LAST = NESTED - 1
+_POINTER, _PLACE, _LEVEL = 8, 16, 16  # in a value of DEPTHS: offsets at depth 0, and bytes a depth
+
+
+def depths_size(*, pointers: bool) -> int:
+    """Return the bytes of a value of DEPTHS."""
+    return _POINTER + NESTED * _LEVEL if pointers else 8
 
 
 @frozen
@@ -66,6 +89,7 @@ class PairEnd(PairRole):
         text: the key as written, for errors.
         key_offset: offset of the key in the entry state.
         pointer: location of the stack pointer; None: ends are paired by the key alone.
+        place: location of the address of the probe; None: unknown.
         atomics: whether the kernel has atomic instructions that return the previous value.
         kernel: whether addresses may be in the kernel.
         keeps: whether the map entries of a key stay for its next spans. That is cheaper, where keys
@@ -79,6 +103,7 @@ class PairEnd(PairRole):
     text: str
     key_offset: int
     pointer: Register | None
+    place: Register | None
     atomics: bool
     kernel: bool
     keeps: bool
@@ -99,28 +124,26 @@ class PairEnd(PairRole):
 
     def emit_find(self, asm: Assembler, labels: Labels, missing: str, *, sleepable: bool) -> None:
         """Emit code that finds the entry state of the last start."""
-        taken, found = asm.new_label("taken"), asm.new_label("found")
+        taken = asm.new_label("taken")
         key = self._key(asm, labels, sleepable=sleepable)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
         asm.jump(Jump.EQ, R0, 0, missing)
-        asm.mov(R8, R0)
-        emit_fetch_add(asm, R8, -1, atomics=self.atomics)
+        asm.mov(R7, R0)
+        emit_fetch_add(asm, R7, -1, atomics=self.atomics)
         asm.jump(Jump.SGT, R1, 0, taken)
-        emit_fetch_add(asm, R8, 1, atomics=self.atomics)
+        emit_fetch_add(asm, R7, 1, atomics=self.atomics)
         asm.goto(missing)
         asm.label(taken)
         asm.mov(R8, R1)
         asm.add(R8, -1)
         self._forget_key(asm, key)
+        if self.pointer is not None:
+            self._drop_before_end(asm, self.pointer)
         self._slot(asm, key)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
-        if self.pointer is None:
-            asm.jump(Jump.EQ, R0, 0, EXIT)  # it was counted at its start
-            asm.load(R1, R0, _DEPTH)
-            asm.jump(Jump.NE, R1, R8, EXIT)
-        else:
-            self._check_pointer(asm, key, self.pointer, found)
-        asm.label(found)
+        asm.jump(Jump.EQ, R0, 0, EXIT)  # it was counted at its start
+        asm.load(R1, R0, _DEPTH)
+        asm.jump(Jump.NE, R1, R8, EXIT)
         asm.store(R10, ENTRY_STATE_SLOT, R0)
         asm.load(R1, R0, TIME_OFFSET)
         asm.jump(Jump.EQ, R1, 0, EXIT)  # a predicate refused the start
@@ -156,28 +179,31 @@ class PairEnd(PairRole):
     def _push(self, asm: Assembler, key: KeyEmitter, labels: Labels, alone: str | None) -> None:
         # Leaves the address of a blank entry state in r7. Goes to ``alone``, if given, if no other
         # start is open.
-        nested, depth = asm.new_label("nested"), asm.new_label("depth")
+        known = asm.new_label("known")
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
         if alone is None:
-            asm.jump(Jump.NE, R0, 0, nested)
-            asm.store(R10, key.free, 1)
-            asm.mov(R3, R10)
-            asm.add(R3, key.free)
+            asm.jump(Jump.NE, R0, 0, known)
+            asm.store(R10, KEY_SLOT, 0, 4)
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNUSED)
+            asm.jump(Jump.EQ, R0, 0, labels.lost)
+            asm.mov(R3, R0)
             asm.mov(R4, _NOEXIST)
-            asm.mov(R8, 0)
             emit_map_call(asm, Helper.MAP_UPDATE_ELEM, DEPTHS, key.base)
-            asm.jump(Jump.EQ, R0, 0, depth)
+            # It fails if another thread has made the entry meanwhile.
             emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
             asm.jump(Jump.EQ, R0, 0, labels.lost)
-            asm.label(nested)
+            asm.label(known)
         else:
             asm.jump(Jump.EQ, R0, 0, alone)
             asm.load(R1, R0, 0)
             asm.jump(Jump.SLE, R1, 0, alone)
-        asm.mov(R8, R0)
-        emit_fetch_add(asm, R8, 1, atomics=self.atomics)
+        asm.mov(R7, R0)
+        if self.pointer is not None:
+            self._drop_before_start(asm, self.pointer)
+        emit_fetch_add(asm, R7, 1, atomics=self.atomics)
         asm.mov(R8, R1)
-        asm.label(depth)
+        if self.pointer is not None:
+            self._note_place(asm, self.pointer)
         self._slot(asm, key)
         self._count_replaced(asm, key)
         self._state(asm, key, labels)
@@ -205,9 +231,6 @@ class PairEnd(PairRole):
 
     def _identify(self, asm: Assembler, key: KeyEmitter) -> None:
         asm.store(R7, _DEPTH, R8)
-        if self.pointer is not None:
-            asm.load(R1, R6, self.pointer.offset, self.pointer.size)
-            asm.store(R7, _POINTER, R1)
         for offset in range(0, self.key.size, 8):
             asm.load(R1, R10, key.base + offset)
             asm.store(R7, self.key_offset + offset, R1)
@@ -257,50 +280,81 @@ class PairEnd(PairRole):
         emit_map_call(asm, Helper.MAP_DELETE_ELEM, DEPTHS, key.base)
         asm.label(more)
 
-    def _check_pointer(
-        self, asm: Assembler, key: KeyEmitter, pointer: Register, found: str
-    ) -> None:
-        # Leaves the state to take in r0: the last start's, which r0 is, or that of an earlier
-        # start.
-        search, exact = asm.new_label("search"), asm.new_label("exact")
-        asm.mov(R7, 0)
-        asm.jump(Jump.EQ, R0, 0, search)
-        asm.load(R1, R0, _DEPTH)
-        asm.jump(Jump.NE, R1, R8, search)
-        asm.load(R1, R0, _POINTER)
-        asm.load(R2, R6, pointer.offset, pointer.size)
-        asm.jump(Jump.GE, R1, R2, found)
-        asm.mov(R7, R0)
-        asm.label(search)
-        for slot in range(_LAST - 1, -1, -1):
-            below = asm.new_label("below")
-            asm.jump(Jump.LE, R8, slot, below)
-            asm.store(R10, key.base, slot, 4)
-            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
-            asm.jump(Jump.EQ, R0, 0, below)
-            asm.load(R1, R0, _POINTER)
-            asm.load(R2, R6, pointer.offset, pointer.size)
-            asm.jump(Jump.EQ, R1, R2, exact)
-            asm.label(below)
-        asm.mov(R0, R7)
-        asm.jump(Jump.NE, R0, 0, found)
-        asm.goto(EXIT)
-        asm.label(exact)
-        self._drop(asm, key)
+    def _place(self, asm: Assembler, register: Reg) -> None:
+        if self.place is None:
+            asm.mov(register, 0)
+        else:
+            asm.load(register, R6, self.place.offset, self.place.size)
 
-    def _drop(self, asm: Assembler, key: KeyEmitter) -> None:
-        # Drop the starts above the state in r0, which is taken.
-        kept = asm.new_label("kept")
-        asm.mov(R7, R0)
+    def _note_place(self, asm: Assembler, pointer: Register) -> None:
+        # Keep the stack pointer and the address of the start at the depth in r8.
+        deep = asm.new_label("deep")
+        asm.mov(R1, R8)
+        asm.jump(Jump.GT, R1, _LAST, deep)
+        self._level(asm)
+        asm.load(R2, R6, pointer.offset, pointer.size)
+        asm.store(R1, _POINTER, R2)
+        self._place(asm, R2)
+        asm.store(R1, _PLACE, R2)
+        asm.label(deep)
+
+    def _level(self, asm: Assembler) -> None:
+        # Leaves the address of the level of the depth in r1 in r1.
+        asm.alu(Alu.LSH, R1, _LEVEL.bit_length() - 1)
+        asm.add(R1, R7)
+
+    def _drop_before_start(self, asm: Assembler, pointer: Register) -> None:
+        done, again = asm.new_label("done"), asm.new_label("again")
+        asm.load(R8, R7, 0)
+        asm.mov(R1, R8)
+        asm.add(R1, -1)
+        asm.jump(Jump.GT, R1, _LAST, done)  # none is open, or too many
+        self._level(asm)
+        asm.load(R2, R1, _POINTER)
+        asm.load(R3, R6, pointer.offset, pointer.size)
+        asm.jump(Jump.GE, R2, R3, done)
+        self._place(asm, R4)
+        asm.add(R8, -1)
+        for level in range(_LAST - 1, -1, -1):
+            below = asm.new_label("below")
+            asm.jump(Jump.LE, R8, level, below)
+            asm.mov(R5, level)
+            asm.load(R1, R7, _POINTER + level * _LEVEL)
+            asm.jump(Jump.NE, R1, R3, below)
+            asm.load(R1, R7, _PLACE + level * _LEVEL)
+            asm.jump(Jump.EQ, R1, R4, again)
+            asm.label(below)
+        asm.goto(done)
+        asm.label(again)
+        asm.add(R8, 1)
+        self._drop(asm)
+        asm.label(done)
+
+    def _drop_before_end(self, asm: Assembler, pointer: Register) -> None:
+        # Leaves the depth of the start to take in r8.
+        own, earlier = asm.new_label("own"), asm.new_label("earlier")
         self._clamp(asm)
-        asm.load(R8, R7, _DEPTH)
-        asm.alu(Alu.SUB, R1, R8)
+        self._level(asm)
+        asm.load(R2, R1, _POINTER)
+        asm.load(R3, R6, pointer.offset, pointer.size)
+        asm.jump(Jump.GE, R2, R3, own)
+        for level in range(_LAST - 1, -1, -1):
+            below = asm.new_label("below")
+            asm.jump(Jump.LE, R8, level, below)
+            asm.mov(R5, level)
+            asm.load(R1, R7, _POINTER + level * _LEVEL)
+            asm.jump(Jump.EQ, R1, R3, earlier)
+            asm.label(below)
+        asm.goto(own)
+        asm.label(earlier)
+        self._drop(asm)
+        asm.label(own)
+
+    def _drop(self, asm: Assembler) -> None:
+        # Drop the starts from the depth in r5 to that in r8, which becomes the former.
+        asm.store(R7, 0, R5)
+        self._clamp(asm)
+        asm.alu(Alu.SUB, R1, R5)
         asm.store(R10, READ_SLOT, R1)
+        asm.mov(R8, R5)
         self._count(asm, DROPPED)
-        asm.store(R10, key.base, 0, 4)
-        self._forget_key(asm, key)
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
-        asm.jump(Jump.EQ, R0, 0, kept)
-        asm.store(R0, 0, R8)
-        asm.label(kept)
-        asm.mov(R0, R7)

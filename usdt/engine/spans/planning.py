@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.arch.calling_convention import CONVENTIONS
 from usdt.arch.locations import Register
-from usdt.arch.pt_regs import saved_registers
+from usdt.arch.pt_regs import instruction_pointer, saved_registers
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import replace
 from usdt.base.machine import KERNEL_MACHINE, KERNEL_WORD_SIZE
@@ -92,6 +92,12 @@ class SpanPlanner(AttachPlanner):
     def state_size(self) -> int:
         """Bytes of the entry state of a pair."""
         return -(-(TIME_OFFSET + self.images + self.key_size) // _ROUND) * _ROUND
+
+    @property
+    def pointers(self) -> bool:
+        """Whether stack pointers tell which starts an exception has left."""
+        in_program = all(one.kind in _USER for one in self._spec.requests)
+        return in_program and self._spec.by_thread and _stack_pointer() is not None
 
     def plan_items(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
         """Return the plan of a probe's items at an attach point; also check the key there.
@@ -232,7 +238,7 @@ class SpanPlanner(AttachPlanner):
         keys = self._key_plan(request, point, len(point.arguments))
         layout = lay_out(items.items, keys.outputs)
         self._check_key(items, layout, point)
-        in_program = all(one.kind in _USER for one in self._spec.requests)
+        pointers = self.pointers
         size = self.key_size or layout.size
         return PairEnd(
             entry=entry,
@@ -241,7 +247,8 @@ class SpanPlanner(AttachPlanner):
             outputs=keys.outputs,
             text=items.text,
             key_offset=-(-(TIME_OFFSET + self.images + size) // _ROUND) * _ROUND - size,
-            pointer=_stack_pointer() if in_program and self._spec.by_thread else None,
+            pointer=_stack_pointer() if pointers else None,
+            place=_place() if pointers else None,
             atomics=self._atomics,
             kernel=point.kernel_target is not None,
             keeps=self._spec.by_thread,
@@ -292,6 +299,11 @@ def _described(shape: tuple[bool, int]) -> str:
 
 def _ignore(variant: ProgramVariant, probe: str, request: ProbeText) -> None:
     del variant, probe, request
+
+
+def _place() -> Register | None:
+    offset = instruction_pointer(KERNEL_MACHINE)
+    return None if offset is None else Register(offset, KERNEL_WORD_SIZE)
 
 
 def _stack_pointer() -> Register | None:

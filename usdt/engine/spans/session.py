@@ -18,7 +18,16 @@ from usdt.engine.compiler.entry_return import TIME_OFFSET
 from usdt.engine.compiler.record.layout import DURATION_OFFSET
 from usdt.engine.output.decode import Decoder
 from usdt.engine.runtime.session import Lost, RingBufferSession
-from usdt.engine.spans.pairs import BLANK, DEEP, DEPTHS, DROPPED, NESTED, SPANS
+from usdt.engine.spans.pairs import (
+    BLANK,
+    DEEP,
+    DEPTHS,
+    DROPPED,
+    NESTED,
+    SPANS,
+    UNUSED,
+    depths_size,
+)
 from usdt.engine.spans.planning import STARTED, SpanPlanner
 
 if TYPE_CHECKING:
@@ -138,8 +147,11 @@ class SpanSession(RingBufferSession):
         if not self._starts or SPANS in self._maps:
             return
         key, state, most = self._spans.key_size, self._spans.state_size, self._spec.max_open
-        most += _THREADS if self._spec.by_thread else 0
-        self._make(MapSpec(MapType.HASH, key, 8, most, DEPTHS))
+        depths = depths_size(pointers=self._spans.pointers)
+        threads = self._spec.by_thread
+        self._make(MapSpec(MapType.HASH, key, depths, _THREADS if threads else most, DEPTHS))
+        self._make(MapSpec(MapType.ARRAY, 4, depths, 1, UNUSED))
+        most += _THREADS if threads else 0
         self._make(MapSpec(MapType.HASH, key, state, most, SPANS))
         self._make(MapSpec(MapType.ARRAY, 4, state, 1, BLANK))
 
@@ -192,7 +204,7 @@ class SpanSession(RingBufferSession):
             idle = thread >= 1 << 32
             if idle or os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
                 continue
-            (depth,) = _U64.unpack(depths.get(key) or bytes(8))
+            (depth,) = _U64.unpack_from(depths.get(key) or bytes(8))
             for slot in range(NESTED):
                 found = struct.pack("=I", slot) + key[4:]
                 state = states.get(found)
