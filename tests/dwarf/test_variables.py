@@ -11,6 +11,7 @@ from variable_programs import SCOPES, built
 
 from usdt.btf.types import Array, Composite, Pointer
 from usdt.dwarf.info import DebugInfo
+from usdt.dwarf.variable_types import type_of_variable
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_tables import SymbolTables
 
@@ -176,3 +177,13 @@ def test_names_in_scopes_of_cxx(compiler: str, tmp_path: Path) -> None:
                     if found is not None:
                         symbols = [one.address for one in tables.variables(found.symbol)]
                         assert symbols in ([found.address], []), name
+
+
+def test_types_of_variables_in_c(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("no program")
+    with ElfFile(str(path)) as elf:
+        own = elf.build_id or ""
+    files = ["/nonexistent", str(tmp_path / "other"), str(path)]
+    wanted = {"counter": "int", "config": "struct node", "head": "struct node *", "state": ""}
+    assert {name: type_of_variable(files, own, name) for name in wanted} == wanted
+    assert type_of_variable(files, "12ab", "counter") == "", "of another build"

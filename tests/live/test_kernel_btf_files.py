@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from kernelprobes import kprobe
 from skips import need_program
+from symbol_programs import compiled
 from tracing_tools import KPROBE
 
+from kprobe.functions.symbols import kallsyms_loader
 from usdt.btf.files import KERNEL
+from usdt.btf.kernel_files import running_build_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +27,14 @@ _TRACE = ("trace", "-n", "1", "rawtp:sched_switch(prev->comm)")
 
 def hidden(script: str) -> subprocess.CompletedProcess[str]:
     """Run a script where /sys/kernel/btf is empty and /boot is a folder of its own."""
+    mounts = "mount -t tmpfs none /sys/kernel/btf && mount -t tmpfs none /boot"
+    return private(f"{mounts} && {script}")
+
+
+def private(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script with mounts of its own."""
     need_program("unshare", "util-linux")
-    mounts = "mount -t tmpfs none /sys/kernel/btf && mkdir -p /boot && mount -t tmpfs none /boot"
-    words = ["unshare", "-m", "sh", "-c", f"{mounts} && {script}"]
+    words = ["unshare", "-m", "sh", "-c", f"mkdir -p /boot && {script}"]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
 
 
@@ -69,6 +77,19 @@ def test_a_file_that_is_named(types: Path) -> None:
     assert "list_head *next" in kprobe("info", "--btf", types, "--type", "struct list_head").stdout
     done = kprobe(*_TRACE, "--btf", "/nonexistent", code=1)
     assert "/nonexistent: No such file or directory" in done.stderr
+
+
+def test_types_of_variables_are_in_its_debug_information(tmp_path: Path) -> None:
+    if not kallsyms_loader().result().variables("__start_BTF"):
+        pytest.skip("no BTF in the kernel's image (CONFIG_DEBUG_INFO_BTF)")
+    build_id = f"-Wl,--build-id=0x{running_build_id()}"
+    source = "const unsigned short __start_BTF = 1; int main(void) { return 0; }"
+    image = compiled(tmp_path, source, "-g", build_id, name="image")
+    words = ("trace", "-n", "1", "rawtp:sched_switch(__start_BTF)")
+    script = f"mount -t tmpfs none /boot && cp {image} /boot/vmlinux-$(uname -r)"
+    done = private(f"{script} && {command(*words)}")
+    assert done.returncode == 0, done.stderr
+    assert "__start_BTF=60319" in done.stdout
 
 
 @pytest.mark.usefixtures("kprobes")

@@ -12,7 +12,7 @@ import os
 from usdt.base.errors import BtfError, NotSupported
 from usdt.btf.files import KERNEL, BtfFile, build_id_in, read_btf
 
-__all__ = ("given_file", "kernel_files", "name_file", "read_kernel_btf")
+__all__ = ("given_file", "kernel_files", "name_file", "read_kernel_btf", "running_build_id")
 
 _NOTES = "/sys/kernel/notes"
 # As libbpf has them (btf__load_vmlinux_btf), each also compressed.
@@ -82,19 +82,19 @@ def _named(path: str) -> BtfFile:
     if file.of_module:
         raise BtfError(f"{path}: the types of a module; expected those of the kernel")
     if _is_of_another(file):
-        raise BtfError(
-            f"{path}: of another kernel (build ID {file.build_id}; this one has {_running_id()})"
-        )
+        ids = f"build ID {file.build_id}; this one has {running_build_id()}"
+        raise BtfError(f"{path}: of another kernel ({ids})")
     return file
 
 
 def _is_of_another(file: BtfFile) -> bool:
     # Raw BTF has no build ID.
-    running = _running_id()
+    running = running_build_id()
     return bool(file.build_id and running) and file.build_id != running
 
 
-def _running_id() -> str:
+def running_build_id() -> str:
+    """Return the build ID of the running kernel, in hexadecimal; "" if it is not known."""
     try:
         with open(_NOTES, "rb") as notes:  # noqa: PTH123 - as in files.py
             return build_id_in(notes.read())

@@ -20,7 +20,7 @@ from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.entry_return import split_entry_return
-from usdt.engine.compiler.ir import U64
+from usdt.engine.compiler.ir import U64, ByAddress, NoValue
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.language import parse_probe
 
@@ -90,8 +90,17 @@ _BASE = kernel_btf()
 _BTF = {"": _BASE, "mod": module_btf(_BASE)}
 
 
-def variables(text: str = _KALLSYMS) -> KernelVariables:
-    return KernelVariables(Kallsyms(text.encode()), _BTF.get)
+_KNOWN = (("unsigned int", Kind.INT), ("task_struct", Kind.STRUCT))
+_DECLARED = {
+    "jiffies": "volatile unsigned int",
+    "init_task": "struct task_struct",
+    "linux_banner": "const char []",
+}
+
+
+def variables(text: str = _KALLSYMS, **declared: str) -> KernelVariables:
+    """The variables of a kernel; ``declared``: types that only its debug information has."""
+    return KernelVariables(Kallsyms(text.encode()), _BTF.get, lambda n: declared.get(n, ""))
 
 
 def planned(items: str, *names: str, module: str = "", text: str = _KALLSYMS) -> ProbePlan:
@@ -163,6 +172,16 @@ def test_variables_of_modules() -> None:
     with pytest.raises(LanguageError, match="mine is known at functions of the module mod"):
         planned("mine.b", "mine")
     assert read("*(int *)&mine", "mine") == {"*(int*)&mine": 11}
+
+
+def test_debug_information_has_the_types_of_others() -> None:
+    found = variables(**_DECLARED).arguments(["jiffies", "init_task", "linux_banner"])
+    kinds = [one.type_ref for one in found]
+    number, task = (_BASE.find(name, kind)[0] for name, kind in _KNOWN)
+    assert kinds[:2] == [ByAddress(number), ByAddress(task)]
+    assert isinstance(kinds[2], NoValue), "an array, which BTF does not have"
+    (found_cast,) = variables(**_DECLARED).arguments(["jiffies"], cast={"jiffies"})
+    assert isinstance(found_cast.type_ref, NoValue), "not looked up where it is cast"
 
 
 def test_the_kernels_own_comes_before_those_of_modules() -> None:

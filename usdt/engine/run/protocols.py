@@ -8,7 +8,7 @@ from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
@@ -27,6 +27,7 @@ __all__ = (
     "SpawnedCommand",
     "TargetProvider",
     "TracedTargets",
+    "VariableTypeReader",
 )
 
 
@@ -36,6 +37,13 @@ class AttachResult:
 
     sites: int
     notices: tuple[str, ...] = ()
+
+
+class VariableTypeReader(Protocol):
+    """A reader of types of variables in the debug information of a kernel's image."""
+
+    def __call__(self, paths: Iterable[str], build_id: str, name: str) -> str:
+        """Return the type of a variable in C; "" if it is not known."""
 
 
 class ProbeProvider(Protocol):

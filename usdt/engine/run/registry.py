@@ -1,7 +1,8 @@
 """The kinds of probes, and the modules that provide them.
 
 The providers are layered above the engine, so this table names their modules instead of importing
-them. It is the only place that does so. A module is imported for the first probe of its kind.
+them. It is the only place that does so. A module is imported for the first probe of its kind. One
+more module reads debug information for the probes of the kernel.
 """
 
 from __future__ import annotations
@@ -13,12 +14,20 @@ from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.run.protocols import ProbeProvider, TargetProvider
+    from usdt.engine.run.protocols import ProbeProvider, TargetProvider, VariableTypeReader
 
-__all__ = ("PROBE_KINDS", "ProbeKind", "kind_of", "provider_of", "target_provider")
+__all__ = (
+    "PROBE_KINDS",
+    "ProbeKind",
+    "kind_of",
+    "provider_of",
+    "target_provider",
+    "variable_type_reader",
+)
 
 _FILES = "usdt.targets.provider"
 _KERNEL = "kprobe.provider"
+_DEBUG_INFORMATION = "usdt.dwarf.variable_types"
 
 
 @frozen
@@ -67,3 +76,9 @@ def target_provider() -> TargetProvider:
     """Return the provider that finds processes and attaches the probes of their files."""
     provider: TargetProvider = import_module(_FILES).PROVIDER
     return provider
+
+
+def variable_type_reader() -> VariableTypeReader:
+    """Return the function that reads types of variables in debug information."""
+    reader: VariableTypeReader = import_module(_DEBUG_INFORMATION).type_of_variable
+    return reader
