@@ -177,7 +177,7 @@ def test_what_is_wrong_is_said_in_a_line() -> None:
     with pytest.raises(LanguageError, match="is inside a function"):
         seen(binds, "inet_bind+4(arg0)")
     for name in ("do_int3", "kprobe_dispatcher"):
-        if current_functions().untraceable(name):
+        if current_functions().why_not_traceable(name):
             with pytest.raises(
                 TracingError, match=r"notrace|blacklist|kallsyms|no kernel function"
             ):

@@ -102,6 +102,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "raw_cookies": ("raw_cookies", "raw tracepoint"),
     "ringbuf": ("ringbuf", "ring buffer"),
     "sleepable_uprobes": ("sleepable",),
+    "task_pt_regs": ("task_pt_regs",),
     "uprobe_multi": ("uprobe_multi",),
     "uprobe_pmu": ("uprobe_pmu", "uprobe PMU"),
     "vmlinux_btf": ("vmlinux", "BTF"),
@@ -164,6 +165,8 @@ _ABSENT = {("bookworm-backports", "riscv64")}  # it has been in Debian since tri
 
 def _row(name: str, package: str, offers: frozenset[str], *, often: bool = False) -> Cell:
     cpu, kernel = name.split("-")
+    if {"cookies", "vmlinux_btf"} <= offers:  # bpf_task_pt_regs() is as old as cookies
+        offers |= {"task_pt_regs"}
     kernels = (Kernel(suite, f"linux-image-{package}", offers) for suite in _SUITES[kernel])
     return Cell(kernel, cpu, tuple(kernels), often)
 
@@ -213,7 +216,11 @@ CELLS: tuple[Cell, ...] = (
     # one version, so nothing stands in.
     Cell(
         *("6.1+bcc", "amd64"),
-        (Kernel("bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF | _TRACED),),
+        (
+            Kernel(
+                "bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF | _TRACED | {"task_pt_regs"}
+            ),
+        ),
         more=("python3-bpfcc", "linux-headers-cloud-amd64"),
         tests=("tests/peers/test_bcc.py",),
         memory=4096,
