@@ -38,7 +38,8 @@ def attach(
     Args:
         probes: each ``tracepoint:GROUP:NAME``, ``rawtp:NAME``, ``syscall:NAME`` or the name of a
             function of the kernel, with items in parentheses: fields and arguments by name,
-            ``"syscall:openat(str(filename), return)"``. Probes of files (``usdt:``, ``uprobe:``)
+            ``"syscall:openat(str(filename), return)"``. Without items, a function is one event, at
+            its entry. Probes of files (``usdt:``, ``uprobe:``)
             may be among them.
         pid: trace one process or several; without it and ``command``, all processes.
         command: a command to start and trace: its words, or a string that is split as by a shell.

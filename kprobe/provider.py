@@ -47,7 +47,9 @@ class KernelProbeProvider:
         from kprobe.functions.attach_methods import NoAttachMethod  # noqa: PLC0415
 
         forced = KprobeMethod(options.via) if options.via in frozenset(KprobeMethod) else None
-        source = FunctionAttacher(session, counts=counts, forced=forced)
+        source = FunctionAttacher(
+            session, counts=counts, both_ends=options.both_ends, forced=forced
+        )
         for request in functions:
             items = [*request.items, *keys]
             names = {name for item in items for name in names_in(item.expression)}

@@ -15,6 +15,7 @@ _PROBES = "A probe is FUNCTION, tracepoint:CATEGORY:EVENT, rawtp:EVENT, or sysca
 
 _EXAMPLES = {
     "trace": """
+kprobe trace inet_bind
 kprobe trace 'ip_send_skb(skb->len, return)'
 kprobe trace 'do_sys_openat2(return < 0, dfd, filename, return)'
 kprobe trace 'tracepoint:sched:sched_process_exec(filename)'

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 from usdt.arch.abi import NotReadable, PassedInMemory, PassedInRegisters, Value, passing_of
 from usdt.arch.calling_convention import KERNEL_CONVENTIONS
 from usdt.arch.locations import (
+    VOID,
     Address,
     AtFunctionReturn,
     ContextArea,
@@ -239,8 +240,7 @@ def _result(
     word = ValueType(ValueClass.UNSIGNED, context.word)
     found = btf.resolve(number)
     if isinstance(found, btf_types.Void):
-        reason = AtFunctionReturn(Unreadable("void: nothing is returned"))
-        return Argument("return", word, reason, hidden=True)
+        return Argument("return", word, AtFunctionReturn(VOID), hidden=True)
     if (
         isinstance(found, btf_types.Composite)
         and isinstance(passed, PassedInRegisters)

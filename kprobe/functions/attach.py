@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kprobe.functions.arguments import CallContextAbi, arguments_of
 from kprobe.functions.attach_methods import attach_methods_for
 from kprobe.functions.kernel_types import KernelTypes
-from kprobe.functions.lookup import find_functions
+from kprobe.functions.lookup import find_functions, is_pattern
 from kprobe.functions.prototypes import current_functions
 from kprobe.functions.variables import running_variables, with_variables
 from usdt.arch.context_registers import ContextRegisters
@@ -37,6 +37,15 @@ if TYPE_CHECKING:
 
 __all__ = ("FunctionAttacher",)
 
+# Functions that never return, of tools/objtool/noreturns.h: newer kernels refuse fexit programs on
+# them, and older ones never free what those use.
+_NEVER_RETURN = frozenset(
+    (
+        *("__ia32_sys_exit", "__ia32_sys_exit_group", "__x64_sys_exit", "__x64_sys_exit_group"),
+        *("cpu_startup_entry", "do_exit", "do_group_exit", "do_task_dead", "kthread_exit"),
+        *("kthread_complete_and_exit", "make_task_dead", "panic", "rewind_stack_and_make_dead"),
+    )
+)
 _EXAMPLES = 3  # functions that a message names
 _MANY = 1000  # show arguments by default up to this many functions
 
@@ -47,6 +56,7 @@ class FunctionAttacher:
     Args:
         session: the session.
         counts: True if a probe without items shows no arguments, as when hits are counted.
+        both_ends: True if a function without items is shown at its entry and its return.
         forced: the only attach method to use; None for any.
 
     Attributes:
@@ -55,15 +65,22 @@ class FunctionAttacher:
     """
 
     def __init__(
-        self, session: BpfSession, *, counts: bool, forced: KprobeMethod | None = None
+        self,
+        session: BpfSession,
+        *,
+        counts: bool,
+        both_ends: bool = False,
+        forced: KprobeMethod | None = None,
     ) -> None:
         self.points = 0
         self.notices: list[str] = []
         self._session = session
         self._counts = counts
+        self._both_ends = both_ends
         self._forced = forced
         self._functions = current_functions()
         self._types: dict[tuple[str, bool], KernelTypes] = {}
+        self._in_full = False  # whether the probe that is attached shows both ends
 
     def attach(self, request: ProbeText, names: AbstractSet[str], keys: Sequence[Item]) -> None:
         """Attach a probe.
@@ -99,6 +116,9 @@ class FunctionAttacher:
                 f"args: no parameters of {functions[0].shown} are known without BTF; name arg0…"
             )
             raise LanguageError(request.text, column, reason)
+        self._in_full = (
+            self._both_ends and not (request.items or keys or is_pattern(request)) and typed
+        )
         methods = attach_methods_for(len(functions), forced)
         methods = _with_registers(methods, request, (*request.items, *keys), forced=bool(forced))
         left = self._by_methods(request, functions, methods, typed=typed, keys=keys)
@@ -184,6 +204,9 @@ class FunctionAttacher:
             function.module,
             function.number,
         )
+        ends = context.known and not function.offset
+        if self._in_full and function.name in _NEVER_RETURN:
+            ends = False
         return AttachPoint(
             f"kprobe:{function.shown}",
             "",
@@ -192,9 +215,10 @@ class FunctionAttacher:
             0,
             arguments,
             function=function.shown,
-            call=_stack(context, method) if context.known and not function.offset else None,
+            call=_stack(context, method) if ends else None,
             kernel_target=target,
             types=self._types_of(function, context),
+            both_ends=self._in_full,
             registers=_registers(method, entry=not function.offset),
         )
 

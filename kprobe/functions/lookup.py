@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from usdt.btf.reader import Btf
     from usdt.engine.language.tree import ProbeText
 
-__all__ = ("KernelFunction", "find_functions")
+__all__ = ("KernelFunction", "find_functions", "is_pattern")
 
 _OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
 _GLOB = re.compile(r"[*?[]")
@@ -81,9 +81,14 @@ def find_functions(
         base, offset = match[1], int(match[2], 0)
         if _GLOB.search(base):
             raise LanguageError(request.text, 0, f"{request.pattern}: an offset needs one function")
-    if _GLOB.search(base) or _GLOB.search(request.provider):
+    if is_pattern(request):
         return _matching(request, functions, typed=typed, notices=notices)
     return _exact(request, functions, base, offset)
+
+
+def is_pattern(request: ProbeText) -> bool:
+    """Return whether a probe names functions by a pattern."""
+    return bool(_GLOB.search(request.name) or _GLOB.search(request.provider))
 
 
 def _exact(

@@ -65,13 +65,17 @@ def here(way: KprobeMethod) -> KprobeMethod:
 
 
 def seen(
-    act: Callable[[], object], *probes: str, way: KprobeMethod | None = None
+    act: Callable[[], object],
+    *probes: str,
+    way: KprobeMethod | None = None,
+    both_ends: bool = False,
 ) -> list[dict[str, Any]]:
-    """The hits of this process while it does something."""
+    """The hits of this process while it does something; ``both_ends``: as kprobe trace has it."""
     lines: list[str] = []
     requests = [parse_probe(probe, default="kprobe") for probe in probes]
-    with RingBufferSession(JsonFormatter(), accept=TaskFilter(pids=(os.getpid(),))) as session:
-        PROVIDER.attach(session, requests, TraceOptions(via=way))
+    accept, size = TaskFilter(pids=(os.getpid(),)), TraceOptions().max_struct
+    with RingBufferSession(JsonFormatter(), accept=accept, max_struct=size) as session:
+        PROVIDER.attach(session, requests, TraceOptions(via=way, both_ends=both_ends))
         act()
         for batch in session.drain():
             lines += batch

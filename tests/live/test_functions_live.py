@@ -131,6 +131,44 @@ def test_bit_fields_alone() -> None:
 
 
 @_typed
+@_EVERY
+def test_a_function_alone_shows_its_arguments_and_its_return(way: KprobeMethod) -> None:
+    found = seen(binds, "inet_bind", way=here(way), both_ends=True)
+    assert [event.get("event") for event in found] == [None, "return", None, "return"]
+    for entry, back, result in zip(found[::2], found[1::2], (-99, 0), strict=True):
+        assert list(entry["args"]) == ["sock", "uaddr", "addr_len"]
+        assert entry["args"]["addr_len"] == 16
+        assert entry["args"]["uaddr"]["sa_family"] == socket.AF_INET
+        sock = entry["args"]["sock"]
+        assert sock["type"] == 2
+        assert "wq" not in sock  # a larger structure within it
+        assert entry["memory"]["sock"]["short"] is True
+        assert back["args"] == {"return": result}
+
+
+@_typed
+def test_a_function_alone_that_returns_nothing() -> None:
+    found = seen(binds, "udp_destroy_sock", both_ends=True)
+    assert [(event.get("event"), list(event["args"])) for event in found] == [
+        (None, ["sk"]),
+        ("return", []),
+    ] * 2
+
+
+@_typed
+def test_kprobe_trace_shows_a_function_alone_on_two_lines() -> None:
+    source = "import _socket as s\ns.socket(s.AF_INET, s.SOCK_DGRAM).bind(('127.0.0.1', 0))"
+    lines = kprobe("trace", "-c", program(source), "inet_bind").stdout.splitlines()
+    assert len(lines) == 2
+    assert " kprobe:inet_bind " in lines[0]
+    assert "  sock=*(0xff" in lines[0]
+    assert "  addr_len=16" in lines[0]
+    assert lines[1].endswith("  returned  return=0")
+    found = events_of("pass", "do_exit")  # which never returns
+    assert [event.get("event") for event in found] == [None]
+
+
+@_typed
 def test_nothing_is_returned_by_void() -> None:
     found = seen(binds, "udp_destroy_sock(return)")
     assert [event["args"]["return"] for event in found] == [

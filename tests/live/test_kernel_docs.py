@@ -15,8 +15,9 @@ _EXAMPLES = [one for one in consoles(_PAGE.read_text()) if one[0].startswith("kp
 
 
 def told(lines: list[str]) -> list[str]:
-    """What of an output does not change from run to run: all but times, CPUs and processes."""
+    """What of an output does not change from run to run: no times, CPUs, processes, addresses."""
     lines = [re.sub(r"^[\d:.]{15} +\d+ +\d+ ", "", line) for line in lines]
+    lines = [re.sub(r"0x[0-9a-f]{16}", "ADDRESS", line) for line in lines]
     return sorted(re.sub(r"\d+ ms", "N ms", line).rstrip() for line in lines if line.strip())
 
 

@@ -93,7 +93,9 @@ def arguments() -> tuple[Argument, ...]:
     )
 
 
-def typed_plan(items: str, *, kernel: bool = True, max_struct: int = 4096) -> ProbePlan:
+def typed_plan(
+    items: str, *, kernel: bool = True, max_struct: int = 4096, in_short: bool = False
+) -> ProbePlan:
     """The plan of ``rawtp:q(items)``."""
     btf = things()
     request = parse_probe(f"rawtp:q({items})")
@@ -106,4 +108,5 @@ def typed_plan(items: str, *, kernel: bool = True, max_struct: int = 4096) -> Pr
         max_struct=max_struct,
         types=BtfTypes(lambda: btf, kernel=kernel),
         kernel=kernel,
+        in_short=in_short,
     )

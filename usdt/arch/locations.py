@@ -13,6 +13,7 @@ from typing import Literal
 from usdt.base.frozen import frozen
 
 __all__ = (
+    "VOID",
     "Address",
     "AtFunctionReturn",
     "Captured",
@@ -159,6 +160,10 @@ class Unreadable:
     """A value that no program can read here; ``reason`` is shown instead."""
 
     reason: str
+
+
+#: The result of a function that returns nothing.
+VOID = Unreadable("void: nothing is returned")
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 Types within the value are copied in full. Targets of its pointers are copied without members, only
 as far as C needs them to name the pointer; characters and prototypes are copied in full.
+A structure can be copied without the larger structures within it.
 """
 
 from __future__ import annotations
@@ -29,24 +30,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from usdt.btf.reader import Btf
+    from usdt.btf.types import Member
 
 __all__ = ("minimize",)
 
 _MAX_TYPES = 1 << 14  # within one value
+_WORD = 8  # bytes of the largest structure that is copied as a member of one in short
 
 
-def minimize(btf: Btf, type_id: int) -> tuple[bytes, int]:
+def minimize(btf: Btf, type_id: int, *, in_short: bool = False) -> tuple[bytes, int]:
     """Return BTF with a type and all types within its values, and the type's ID there.
+
+    Args:
+        btf: the types.
+        type_id: ID of the type.
+        in_short: leave out members that are structures, or arrays of them, of more than 8 bytes.
+            Members of anonymous structures count as members of the structure around them.
 
     Raises:
         BtfError: the type has too many types within it, or they contain one another.
     """
-    return _Minimizer(btf).made(type_id)
+    return _Minimizer(btf, in_short=in_short).made(type_id)
 
 
 class _Minimizer:
-    def __init__(self, btf: Btf) -> None:
+    def __init__(self, btf: Btf, *, in_short: bool) -> None:
         self._btf = btf
+        self._in_short = in_short
         self._ids: dict[int, int] = {0: 0}  # old ID → new ID, in the order of the new ones
         self._whole: set[int] = set()  # old IDs of the types that are copied in full
 
@@ -79,7 +89,7 @@ class _Minimizer:
     def _inner(self, found: Type, *, whole: bool) -> Iterator[tuple[int, bool]]:
         # The types that a type refers to, and whether to copy them in full.
         if isinstance(found, Composite):
-            for member in found.members if whole else ():
+            for member in self._members(found) if whole else ():
                 yield member.type_id, True
         elif isinstance(found, Array):
             yield found.type_id, whole
@@ -92,6 +102,19 @@ class _Minimizer:
                 yield parameter.type_id, False
         elif isinstance(found, Typedef | Modifier):
             yield found.type_id, whole
+
+    def _members(self, found: Composite) -> list[Member]:
+        if not self._in_short:
+            return [*found.members]
+        return [
+            member for member in found.members if not member.name or self._is_short(member.type_id)
+        ]
+
+    def _is_short(self, type_id: int) -> bool:
+        inner = self._btf.resolve(type_id)
+        while isinstance(inner, Array):
+            inner = self._btf.resolve(inner.type_id)
+        return not isinstance(inner, Composite) or self._btf.size_of(type_id) <= _WORD
 
     def _write(self, writer: BtfWriter, found: Type) -> None:
         ids, name, kind = self._ids, found.name, found.kind
@@ -125,7 +148,7 @@ class _Minimizer:
 
     def _composite(self, writer: BtfWriter, found: Composite) -> None:
         words: list[int] = []
-        members = found.members if found.id in self._whole else ()
+        members = self._members(found) if found.id in self._whole else []
         for member in members:
             packed_offset = member.bit_offset | (member.bitfield_size << 24 if found.flag else 0)
             words += [writer.string(member.name), self._ids[member.type_id], packed_offset]

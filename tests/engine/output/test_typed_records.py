@@ -80,6 +80,36 @@ def test_without_items_pointers_stay_numbers_on_one_line() -> None:
     assert line.endswith(f't={KERNEL:#x}  n=-5  s="text"\n')
 
 
+SHORT = (
+    'name="lo", label=0x1000, in={a=11, b=-12}, next=0x2000, fn=0x3000, where=0x4000, ok=true, '
+    "low=5, more=-3, colour=BLUE, x=99, y=99, big=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], …"
+)
+
+
+def test_arguments_in_short_are_structures_on_one_line_without_larger_ones() -> None:
+    made = typed_plan("", in_short=True)
+    memory = {KERNEL: thing(), KERNEL + 4096: b"text\0"}
+    line = shown(TextFormatter(), made, machine(KERNEL, 7, KERNEL + 4096, kernel=memory))
+    assert line.endswith(f't=*({KERNEL:#x}) {{{SHORT}}}  n=7  s="text"\n')
+    line = json.loads(shown(JsonFormatter(), made, machine(KERNEL, 7, 0, kernel=memory)))
+    expected = value_of(thing())
+    del expected["many"]
+    assert line["args"]["t"] == expected
+    place = {"address": hex(KERNEL), "space": "kernel", "short": True}
+    assert line["memory"]["t"] == place
+
+
+def test_a_structure_in_short_that_cannot_be_read_or_is_cut() -> None:
+    made = typed_plan("", in_short=True, max_struct=16)
+    line = shown(TextFormatter(), made, machine(0, 7, 0))
+    assert line.endswith("t=NULL  n=7  s=?(NULL pointer)\n")
+    line = shown(TextFormatter(), made, machine(KERNEL, 7, 0))
+    assert f"t=*({KERNEL:#x}) ?(memory not readable)  n=7" in line
+    line = shown(TextFormatter(), made, machine(KERNEL, 7, 0, kernel={KERNEL: thing()[:16]}))
+    assert 't=*(0xffff888100000000) {name="lo", label=0x1000, ' in line
+    assert f"…}} /* 16 bytes of {SIZE} */" in line
+
+
 WIDE = """\
        123456789    3       10 rawtp:q(
                                    n =@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
 
-__all__ = ("TypeSnapshot", "snapshot_of")
+__all__ = ("TypeSnapshot", "in_short", "snapshot_of")
 
 _MAX_BYTES = 1 << 20  # bytes of types of one value
 _MAX_SIZE = 1 << 30
@@ -86,3 +87,17 @@ def snapshot_of(btf: Btf, type_id: int) -> TypeSnapshot | None:
     ReadPlans(btf).of(type_id)
     types, own = minimize(btf, type_id)
     return TypeSnapshot(types, own, size)
+
+
+@functools.lru_cache(maxsize=256)
+def in_short(shape: TypeSnapshot) -> TypeSnapshot:
+    """Return the snapshot of a type without the members that are larger structures.
+
+    See :func:`usdt.btf.minimize.minimize`.
+    """
+    from usdt.btf.minimize import minimize  # noqa: PLC0415 - only where structures are shown
+    from usdt.btf.reader import Btf  # noqa: PLC0415
+
+    btf = Btf(shape.types, name="types of a structure")
+    types, own = minimize(btf, shape.type_id, in_short=True)
+    return TypeSnapshot(types, own, shape.size)

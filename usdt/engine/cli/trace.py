@@ -54,6 +54,7 @@ def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
         )
     options = parse_options(parse_requests(values["probes"], kind), values)
     requests, trace = with_defined_events(options.requests, options.trace)
+    trace = replace(trace, both_ends=not values["sequence"])
     options = replace(options, requests=requests, trace=trace)
     if trace.via == TRACEFS:
         _check_tracefs(values)

@@ -49,6 +49,7 @@ from usdt.engine.compiler.record.columns import (
     StackKind,
     StringColumn,
     StructColumn,
+    StructForm,
     StructListColumn,
     SymbolColumn,
     SymbolKind,
@@ -313,8 +314,13 @@ def _struct(
         address = address.address
     if isinstance(address, Unavailable):
         return unavailable_output(key, address)
-    capacity = min(shape.size, scope.max_struct)
-    column = StructColumn(shape, capacity, by_pointer, of_kernel(address))
+    capacity, form = min(shape.size, scope.max_struct), StructForm.WHOLE
+    if scope.in_short:
+        from usdt.btf.values.type_snapshot import in_short  # noqa: PLC0415 - only for structures
+
+        whole, shape = shape, in_short(shape)
+        form = StructForm.LINE if shape.types == whole.types else StructForm.SHORT
+    column = StructColumn(shape, capacity, by_pointer, of_kernel(address), form)
     return Output(key, column, address)
 
 

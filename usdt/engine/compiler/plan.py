@@ -113,6 +113,7 @@ def make_plan(
     whole_call: bool = False,
     duration: Node | None = None,
     registers: ContextRegisters | None = None,
+    in_short: bool = False,
 ) -> ProbePlan:
     """Return the plan for the items of a probe and the arguments of one site.
 
@@ -134,6 +135,7 @@ def make_plan(
             beside ``return`` if no other value is asked for.
         duration: what ``duration`` is, at the end of a pair; None: known at a function's return.
         registers: the registers of the context; None if it has none.
+        in_short: whether arguments that lead to structures are shown with them, in short.
 
     Raises:
         LanguageError: a name or type in an item is unknown, operands do not fit, or there are more
@@ -152,6 +154,7 @@ def make_plan(
         duration,
         registers or ContextRegisters(),
         stack_copy,
+        in_short,
     )
     if "return" in named:
         items = [replace(item, expression=with_result(item.expression)) for item in items]
@@ -180,7 +183,7 @@ def _is_result(item: Item) -> bool:
 
 def _argument_outputs(arguments: Sequence[Argument], scope: Scope) -> dict[str, Output]:
     return {
-        item.name: argument_output(item, item.name, scope, expand_pointers=False)
+        item.name: argument_output(item, item.name, scope, expand_pointers=scope.in_short)
         for item in arguments
     }
 

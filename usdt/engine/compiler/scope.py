@@ -110,6 +110,7 @@ class Scope:
         registers: the registers of the context, and the return address.
         stack_copy: returns the column of a copy of the user stack; None, or if it returns None: the
             kernel records what it unwinds by frame pointers.
+        in_short: whether arguments that lead to structures are shown with them, in short.
     """
 
     text: str
@@ -123,6 +124,7 @@ class Scope:
     duration: Node | None = None
     registers: ContextRegisters = ContextRegisters()
     stack_copy: Callable[[], StackCopyColumn | None] | None = None
+    in_short: bool = False
 
     def error(self, where: Expression, reason: str) -> LanguageError:
         """Return an error that points at ``where``."""

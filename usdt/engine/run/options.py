@@ -79,6 +79,8 @@ class TraceOptions:
         keys: expressions of ``--by``, ``--key`` and ``--end-key``.
         aggregated: whether hits are aggregated in the kernel instead of being recorded.
         calls: whether each hit is a whole call: items are taken at its entry and its return.
+        both_ends: whether a kernel function without items is shown at its entry, with structures
+            in short, and its return.
         progress: called with (done, total) while functions are attached.
         backlog: bytes of records that are copied from the ring buffer and wait to be formatted.
     """
@@ -93,6 +95,7 @@ class TraceOptions:
     keys: tuple[Item, ...] = ()
     aggregated: bool = False
     calls: bool = False
+    both_ends: bool = False
     progress: Callable[[int, int], object] | None = None
     backlog: int = DEFAULT_BACKLOG
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from usdt.arch.locations import Unreadable
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.bpf._uapi import Helper, MapType
@@ -37,7 +36,6 @@ from usdt.engine.compiler.entry_return import (
     needs_return,
     split_entry_return,
 )
-from usdt.engine.language import parse_probe
 from usdt.engine.runtime.attach.requests import AttachRequest
 from usdt.engine.runtime.chain_filter import ChainFilter
 from usdt.engine.runtime.planner import AttachPlanner
@@ -63,7 +61,6 @@ _SCRATCH, _POINTERS = 8, 16  # offsets in a value
 # Maximum bytes of a kernel stack; a larger distance means another stack, such as an interrupt's
 _KERNEL_STACK = 1 << 16
 _USER_STACK = 1 << 23
-_RETURN = parse_probe("sequence:call(return)")
 # Registers: the address of the thread's value, its level, the stack pointer of the hit
 _STATE, _LEVEL, _POINTER = R0, R1, R7
 
@@ -255,13 +252,7 @@ class ChainPlanner(AttachPlanner):
         # return, the plan shows the returned value.
         outputs = tuple(one for one in plan.outputs if _of_return(one))
         ends = split_entry_return(replace(plan, outputs=outputs))
-        if ends is not None:
-            return ends
-        shown = self._for_word_size(point, self.plan_items(_RETURN, point, len(point.arguments)))
-        ends = split_entry_return(shown) if _returns(point) else None
-        return ends or EntryReturnPlans(
-            None, replace(shown, predicates=(), outputs=(), returns=True)
-        )
+        return ends or self._returned(point)
 
 
 class CallChainSession(RingBufferSession):
@@ -291,9 +282,3 @@ class CallChainSession(RingBufferSession):
 def _of_return(output: Output) -> bool:
     nodes = [output.node] if output.length is None else [output.node, output.length]
     return any(map(needs_return, nodes))
-
-
-def _returns(point: AttachPoint) -> bool:
-    # Whether a returned value exists and can be read.
-    last = point.arguments[-1] if point.arguments else None
-    return last is not None and last.name == "return" and not isinstance(last.fetch, Unreadable)

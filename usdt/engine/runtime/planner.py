@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from usdt.arch.locations import VOID, AtFunctionReturn, Unreadable
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import replace
 from usdt.engine.compiler.arguments import numbered
 from usdt.engine.compiler.codegen.model import ProgramVariant
 from usdt.engine.compiler.entry_return import (
+    EntryReturnPlans,
     EntryReturnRole,
     for_32bit_process,
     split_entry_return,
 )
 from usdt.engine.compiler.limits import MAX_READ
 from usdt.engine.compiler.plan import ProbePlan, make_plan
+from usdt.engine.language import parse_probe
 from usdt.engine.runtime.attach.attach_points import SyscallTarget
 from usdt.engine.runtime.attach.requests import AttachRequest
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from usdt.engine.compiler.codegen.model import HitCondition
-    from usdt.engine.compiler.entry_return import EntryReturnMatch, EntryReturnPlans
+    from usdt.engine.compiler.entry_return import EntryReturnMatch
     from usdt.engine.compiler.record.columns import StackCopyColumn, StackKind
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_COUNTERS", "AttachPlanner", "has_result")
 
+_RETURN = parse_probe("call(return)")
 MAX_COUNTERS = 1 << 14  # maximum probes with counters of their own; all later ones share the last
 _NARROW = 4  # bytes of a word of 32-bit processes
 
@@ -126,6 +130,7 @@ class AttachPlanner:
             kernel=point.kernel_target is not None,
             whole_call=_is_whole_call(point),
             registers=point.registers,
+            in_short=point.both_ends,
         )
 
     def _stack_copy(self, point: AttachPoint) -> Callable[[], StackCopyColumn | None] | None:
@@ -155,6 +160,10 @@ class AttachPlanner:
         # Yields requests at both ends of the function if the plan needs both.
         plan = self._for_word_size(point, plan)
         match = point.call
+        if point.both_ends and match is not None:
+            yield AttachRequest(point, self._variant(request, point.probe, plan))
+            yield from self._entry_and_return(request, point, self._returned(point), match)
+            return
         ends = None
         if match is not None:
             ends = split_entry_return(
@@ -170,6 +179,14 @@ class AttachPlanner:
         if pointer is not None and pointer.size == _NARROW and point.kernel_target is None:
             return for_32bit_process(plan)
         return plan
+
+    def _returned(self, point: AttachPoint) -> EntryReturnPlans:
+        # Returns the plan of a function's return, which shows the returned value, if there is one.
+        plan = self.plan_items(_RETURN, point, len(point.arguments))
+        ends = split_entry_return(self._for_word_size(point, plan)) if _returns(point) else None
+        return ends or EntryReturnPlans(
+            None, replace(plan, predicates=(), outputs=(), returns=True)
+        )
 
     def _entry_and_return(
         self,
@@ -225,6 +242,14 @@ class AttachPlanner:
 
     def _next_number(self) -> int:
         return len(self._variants) + len(self._entries) + 1
+
+
+def _returns(point: AttachPoint) -> bool:
+    # Whether a returned value exists and can be read.
+    last = point.arguments[-1] if point.arguments else None
+    if last is None or last.name != "return" or isinstance(last.fetch, Unreadable):
+        return False
+    return last.fetch != AtFunctionReturn(VOID)
 
 
 def _is_whole_call(point: AttachPoint) -> bool:

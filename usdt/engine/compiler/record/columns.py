@@ -43,6 +43,7 @@ __all__ = (
     "StackSource",
     "StringColumn",
     "StructColumn",
+    "StructForm",
     "StructListColumn",
     "SymbolColumn",
     "SymbolKind",
@@ -69,6 +70,14 @@ class IntFormat(enum.Enum):
     DECIMAL = "integer"
     BOOL = "bool"
     HEX = "hex"
+
+
+class StructForm(enum.Enum):
+    """How much of a structure is shown; recordings contain the values of this enum."""
+
+    WHOLE = ""  # on lines of its own, if it is large
+    LINE = "l"  # on one line
+    SHORT = "s"  # on one line, without members that are larger structures
 
 
 def stack_column(kind: StackKind, frames: int = MAX_FRAMES) -> StackColumn:
@@ -255,12 +264,14 @@ class StructColumn(_WithAddress):
         capacity: bytes that are kept.
         by_pointer: whether the item is a pointer to it, which is shown with it.
         kernel: as in :class:`StringColumn`.
+        form: how much of it is shown.
     """
 
     shape: TypeSnapshot
     capacity: int
     by_pointer: bool = False
     kernel: bool = False
+    form: StructForm = StructForm.WHOLE
 
 
 @frozen

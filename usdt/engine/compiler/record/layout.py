@@ -49,6 +49,7 @@ from usdt.engine.compiler.record.columns import (
     StackKind,
     StringColumn,
     StructColumn,
+    StructForm,
     StructListColumn,
     SymbolColumn,
     SymbolKind,
@@ -175,7 +176,7 @@ def _described(column: Column) -> tuple[str, ValueType, str]:
             return "array", _POINTER, column.element_code
         case StructColumn():
             flags = ("*" if column.by_pointer else "") + ("k" if column.kernel else "")
-            return "typed", _POINTER, flags
+            return "typed", _POINTER, flags + column.form.value
         case StructListColumn():
             return "typed", _POINTER, "v"
         case StackColumn():
@@ -257,7 +258,8 @@ def _typed(members: dict[str, Any]) -> Column | None:
         return None
     if "v" in flags:
         return StructListColumn(shape, capacity)
-    return StructColumn(shape, capacity, "*" in flags, "k" in flags)
+    form = StructForm("".join(flag for flag in flags if flag in "ls")[:1])
+    return StructColumn(shape, capacity, "*" in flags, "k" in flags, form)
 
 
 def _stack(members: dict[str, Any]) -> Column | None:

@@ -21,7 +21,7 @@ from usdt.btf.values.json_codegen import JsonCodegen
 from usdt.btf.values.options import Options
 from usdt.btf.values.read_plan import ReadPlans, max_text
 from usdt.btf.values.renderer import Renderer
-from usdt.engine.compiler.record.columns import StructColumn, StructListColumn
+from usdt.engine.compiler.record.columns import StructColumn, StructForm, StructListColumn
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.truncated import TruncatedList
@@ -57,6 +57,7 @@ class _Structure:
         self.btf = _types(column.shape.types)
         self.pointer = isinstance(column, StructColumn) and column.by_pointer
         self.kernel = isinstance(column, StructColumn) and column.kernel
+        self.short = isinstance(column, StructColumn) and column.form is StructForm.SHORT
         # For a list: the type of its elements, and their size.
         row = self.btf.resolve(self.shape.type_id) if isinstance(column, StructListColumn) else None
         self.element = row.type_id if isinstance(row, Array) else 0
@@ -145,6 +146,8 @@ class StructTextFormatter(_Structure):
         if self.step:
             return f"\n{' ' * PAD}{text}" if self._wide else text
         cut = f" /* {len(data)} bytes of {size} */" if len(data) < size else ""
+        if self.short and text.endswith("}"):  # larger structures within it are left out
+            text = f"{text[:-1]}{', ' * (len(text) > 2)}…}}"
         if not self._wide:
             return f"{start} {text}{cut}{users}".lstrip()
         pad = f"\n{' ' * PAD}..." if cut else ""
@@ -245,4 +248,6 @@ class StructJsonFormatter(StructValueFormatter):
         size = prefix & (USERS - 1) if self.step else self.shape.size
         if prefix >= 0 and kept < size:
             parts.append(f'"bytes": {kept}, "size": {size}')
+        if self.short and prefix >= 0:
+            parts.append('"short": true')
         return f"{quote(self.key)}: {{{', '.join(parts)}}}" if parts else ""

@@ -12,6 +12,7 @@ from usdt.engine.compiler.record.columns import (
     StackColumn,
     StackCopyColumn,
     StructColumn,
+    StructForm,
     StructListColumn,
 )
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
@@ -257,11 +258,12 @@ def _quoted(text: str) -> str:
 
 def _is_wide(field: RecordField) -> bool:
     # Whether a value needs lines of its own.
-    if not isinstance(field.column, StructColumn):
+    column = field.column
+    if not isinstance(column, StructColumn) or column.form is not StructForm.WHOLE:
         return False
     from usdt.engine.output.formatters.structures import is_small  # noqa: PLC0415 - rarely needed
 
-    return not is_small(field.column.shape)
+    return not is_small(column.shape)
 
 
 def titled(form: object, batch: list[str]) -> list[str]:

@@ -120,6 +120,8 @@ class AttachPoint:
         call: for a function's first instruction: how its return is matched to the entry.
         kernel_target: the target in the kernel, instead of a file.
         types: the source of the types of its arguments, if there is one.
+        both_ends: for a function and a probe without items: whether the entry, with structures in
+            short, and the return are shown.
         registers: the registers of a program's context.
     """
 
@@ -134,6 +136,7 @@ class AttachPoint:
     call: EntryReturnMatch | None = None
     kernel_target: KernelTarget | None = None
     types: TypeProvider | None = None
+    both_ends: bool = False
     registers: ContextRegisters = ContextRegisters()
 
 
