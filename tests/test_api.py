@@ -31,7 +31,7 @@ PUBLIC: dict[str, tuple[ModuleType, ...]] = {
 }
 #: Values: nothing can be done with them, and nothing goes wrong. They say what they hold.
 RECORDS = {"Event", "Hits", "Operand", "Probe", "Site", "MapSpec", "ProgramSpec", "Unreadable"}
-RECORDS |= {"TruncatedList", "TruncatedStr"}
+RECORDS |= {"TruncatedInt", "TruncatedList", "TruncatedStr"}
 #: Numbers and registers of instructions, named as the kernel's headers name them.
 INSTRUCTIONS = {"Alu", "Helper", "Jump", "ProgType", "Reg"}
 #: What needs no sentence on errors: it reports none, or they stand with what makes it.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.events import Events
     from usdt.engine.api.sessions import Session
     from usdt.engine.output.formatters import Event, Span
-    from usdt.engine.output.truncated import TruncatedList, TruncatedStr
+    from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
     from usdt.libbpf.manager import Attachment, Manager
     from usdt.libbpf.program_links import ProgramLink, attach_program
     from usdt.probes.argspec import Operand
@@ -71,6 +71,7 @@ __all__ = (
     "SyscallError",
     "TargetError",
     "TracingError",
+    "TruncatedInt",
     "TruncatedList",
     "TruncatedStr",
     "Unreadable",
@@ -101,7 +102,7 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.api.events": ("Events",),
         "usdt.engine.api.sessions": ("Session",),
         "usdt.engine.output.formatters": ("Event", "Span"),
-        "usdt.engine.output.truncated": ("TruncatedList", "TruncatedStr"),
+        "usdt.engine.output.truncated": ("TruncatedInt", "TruncatedList", "TruncatedStr"),
         "usdt.libbpf.manager": ("Attachment", "Manager"),
         "usdt.libbpf.program_links": ("ProgramLink", "attach_program"),
         "usdt.probes.argspec": ("Operand",),

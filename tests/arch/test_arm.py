@@ -69,7 +69,6 @@ def test_a_64_bit_kernel_saves_them_under_names_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "reason"),
     [
-        pytest.param("-8@r0", "register", "holds a part of its 8 bytes", id="half of a pair"),
         pytest.param("8f@r2", "register", "holds a part of its 8 bytes", id="half of a double"),
         pytest.param("8f@d0", "register", "d0 is not saved", id="a double's register"),
         pytest.param("4f@s15", "register", "s15 is not saved", id="a float's register"),

@@ -78,7 +78,6 @@ def test_big_endian_registers_have_their_low_bytes_last() -> None:
             pytest.param(f"8f@{name}", "register", f"{name} is not saved", id=name)
             for name in ("v0", "d8", "s31", "q1", "h2", "b3", "z4", "p5")
         ),
-        pytest.param("16@x6", "register", "holds a part of its 16 bytes", id="half of a pair"),
         pytest.param("8@w6", "register", "holds a part of its 8 bytes", id="more than a half"),
         pytest.param("8@[x6, #:tprel_lo12_nc:tl]", "memory", "thread-local", id="thread-local"),
         pytest.param("8@[x6, #:got_lo12:sv]", "memory", "cannot be followed", id="the GOT"),

@@ -59,7 +59,6 @@ def test_a_blank_after_a_comma_separates_nothing() -> None:
         pytest.param("8f@$f0", "register", "f0 is not saved", id="floating point"),
         pytest.param("8f@$fa1", "register", "fa1 is not saved", id="by its name"),
         pytest.param("16@$vr3", "register", "vr3 is not saved", id="a vector"),
-        pytest.param("16@$r4", "register", "holds a part of its 16 bytes", id="half of a pair"),
         pytest.param("8@$r12,%le_lo12(tl)", "memory", "thread-local", id="thread-local"),
         pytest.param("8@$r12,%got_pc_lo12(sv)", "memory", "cannot be followed", id="the GOT"),
         pytest.param("8@$r32", "unknown", "no register 'r32'", id="no such register"),

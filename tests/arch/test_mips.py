@@ -64,7 +64,6 @@ def test_low_bits_of_an_absolute_address() -> None:
     [
         pytest.param("8f@$f12", "register", "f12 is not saved", id="floating point"),
         pytest.param("16@$w1", "register", "w1 is not saved", id="a vector"),
-        pytest.param("16@$4", "register", "holds a part of its 16 bytes", id="half of a pair"),
         pytest.param("-8@%tprel_lo(tl)($3)", "memory", "thread-local", id="thread-local"),
         pytest.param("8@%got_disp(sv)($28)", "memory", "cannot be followed", id="the GOT"),
         pytest.param("8f@%got_ofst(.LC0)($3)", "memory", "no .LC0", id="a label"),

@@ -61,7 +61,6 @@ def test_an_absolute_address_needs_a_program_at_its_link_time_address() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "reason"),
     [
-        pytest.param("16@30", "register", "holds a part of its 16 bytes", id="half of a pair"),
         pytest.param("8f@f1", "register", "f1 is not saved", id="floating point"),
         pytest.param("16@vs34", "register", "vs34 is not saved", id="a vector"),
         pytest.param("8@sv@tprel@l(9)", "memory", "thread-local", id="thread-local"),

@@ -192,18 +192,6 @@ def test_registers_the_kernel_does_not_save_say_so(name: str) -> None:
     ("text", "machine", "reason"),
     [
         pytest.param(
-            "-8@%eax",
-            "i386",
-            "%eax holds a part of its 8 bytes; the rest is not noted",
-            id="half of a pair on i386",
-        ),
-        pytest.param(
-            "16@%rax",
-            "x86_64",
-            "%rax holds a part of its 16 bytes; the rest is not noted",
-            id="half of a pair on x86-64",
-        ),
-        pytest.param(
             "2@%ah",
             "x86_64",
             "%ah holds a part of its 2 bytes; the rest is not noted",

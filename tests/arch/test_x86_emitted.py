@@ -14,7 +14,7 @@ EMITTED = [
     ("x86_64", "8@%rax 8@g_str@GOTPCREL(%rip) 8f@-88(%rsp) 4f@.LCPI12_0(%rip) 8f@.LC2(%rip)", 0),
     ("x86_64", "-4@g_int(%rip) -4@g_arr+12(%rip) -8@8+g_s(%rip) -1@g_str(%rdi)", 0),
     ("x86_64", "-4@g_arr(,%rdi,4) -4@-72(%rsp,%rdi,4) -4@48(%rdi,%rsi,4) -1@(%rdx,%rdi)", 0),
-    ("x86_64", "-4@%fs:tls_int@tpoff 16@%rsi -16@%rax 16f@8(%rsp)", 3),
+    ("x86_64", "-4@%fs:tls_int@tpoff 16@%rsi -16@%rax 16f@8(%rsp)", 1),
     ("i386", "-8@4(%esp) 8@(%esp) 2@%edi 1@%edx -1@%ebx -4@%ebp 4@$0 -8@$123456789012345", 0),
     ("i386", "4f@.LC1@GOTOFF(%eax) 8f@%edx 4f@.LC1 8f@%eax 8f@.LCPI12_1@GOTOFF(%eax)", 2),
     ("i386", "-4@g_int@GOTOFF(%eax) -4@12+g_arr@GOTOFF(%eax) -4@g_arr@GOTOFF(%eax,%edx,4)", 0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -86,6 +88,16 @@ def test_text_marks_every_cut(program: Path, tmp_path: Path) -> None:
         assert f'str(c)="{"c" * 128}"...' in shown
         assert f'buf(c,n)="{"c" * 128}"...' in shown
         assert shown.count("...") == 5
+
+
+def test_csv_marks_every_cut(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.usdt"
+    run_usdt("record", "-o", path, "-c", program, f"uprobe:{program}:{ITEMS}")
+    [row] = csv.DictReader(io.StringIO(run_usdt("report", "--csv", path).stdout))
+    assert row["s"] == "s" * 128 + "..."
+    assert row["v"].endswith("7, ...]")
+    assert row["str(c)"] == row["buf(c,n)"] == "c" * 128 + "..."
+    assert row["p"].endswith("}, ...]")
 
 
 def test_events_in_python_have_types_that_say_so(program: Path) -> None:

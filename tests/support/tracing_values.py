@@ -85,6 +85,9 @@ def _why(operand: str, machine: str, bits: int, symbols: dict[str, set[str]]) ->
         return None
     match = _REGISTER.match(operand)
     if match and ("@%" in operand if x86 else not match["number"] or "PowerPC" in machine):
+        pair = int(match["size"]) * 8 == 2 * bits and "f@" not in operand
+        if pair and sys.byteorder == "little":
+            return None  # its low half
         return _HALF if int(match["size"]) * 8 > bits else None
     place = re.sub(r"^-?\d*f?@", "", operand)
     if x86:
@@ -181,8 +184,11 @@ def differences(
 ) -> Iterable[str]:
     """Say what differs between one hit as printed and the same hit as traced."""
     args = dict(traced["args"])
-    for index, value in enumerate(shown["args"]):
+    for index, whole in enumerate(shown["args"]):
         found = args.pop(f"arg{index}", "(absent)")
+        part = traced.get("memory", {}).get(f"arg{index}", {})
+        halved = isinstance(found, int) and "bytes" in part
+        value = _low_part(whole, part["bytes"]) if halved else whole
         where = f"{shown['probe']} arg{index}: printed {value!r}, traced {found!r}"
         reasons = unreadable.get((shown["probe"], index), {None})
         if isinstance(found, dict):
@@ -197,6 +203,13 @@ def differences(
             yield from _text_differences(where, value, text)
     if args:
         yield f"{shown['probe']}: more than was printed: {args}"
+
+
+def _low_part(value: Any, size: int) -> Any:
+    # The low part of what was printed as a number or as bytes.
+    if isinstance(value, dict):
+        return int.from_bytes(bytes.fromhex(value["hex"])[:size], "little")
+    return value if value is None else value & (1 << 8 * size) - 1
 
 
 def _is_one_of(message: str, reasons: Iterable[str | None]) -> bool:

@@ -74,6 +74,8 @@ def operand_line(operand: Operand) -> str:
         location = f"the constant {operand.value}" if operand.symbol is None else "an address"
     elif operand.kind == "register":
         location = f"in register {operand.register}"
+        if operand.low_part is not None:
+            location = f"the low {operand.low_part} bytes {location}; the rest is not noted"
     elif operand.kind == "memory":
         location = f"in memory at {_address(operand)}"
     else:

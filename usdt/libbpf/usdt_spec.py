@@ -155,7 +155,7 @@ def make_spec(
         found = _expressed(argument, text, layout, byteorder, word)
         if isinstance(found, Problem):
             problems.append(Problem(f"{argument.name} ({text}): {found.text}", found.errno))
-            size = argument.type.size
+            size = argument.part_of or argument.type.size
             bitshift = 64 - 8 * size if size in SIZES else 0
             found = SpecArgument(ArgType.NONE, signed=argument.type.signed, bitshift=bitshift)
         specs.append(found)
@@ -168,8 +168,9 @@ def _expressed(
     kind, size, fetch = argument.type.kind, argument.type.size, argument.fetch
     if isinstance(fetch, Unreadable):
         return Problem(fetch.reason, errno.ENOENT if "%" in fetch.reason else errno.EINVAL)
-    if size not in SIZES or kind is ValueClass.BYTES:
-        return Problem(f"a value of {size} bytes: bpf_usdt_arg() fetches 1, 2, 4 or 8")
+    if size not in SIZES or kind is ValueClass.BYTES or argument.part_of:
+        whole = argument.part_of or size
+        return Problem(f"a value of {whole} bytes: bpf_usdt_arg() fetches 1, 2, 4 or 8")
     signed, bitshift = argument.type.signed, 64 - 8 * size
     if isinstance(fetch, Constant):
         number = _as_spelled(fetch.value, text, size, signed=signed)

@@ -173,7 +173,8 @@ def arguments_of(
             machine=probe.machine,
             elf_type=elf_type,
         )
-        yield Argument(name, arch.value_type(operand), fetch)
+        part_of = 0 if operand.low_part is None else operand.size
+        yield Argument(name, arch.value_type(operand), fetch, part_of=part_of)
 
 
 def _integer(size: int) -> ValueType:

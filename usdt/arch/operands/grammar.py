@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import frozen
-from usdt.base.machine import MACHINES_32BIT
+from usdt.base.machine import BIG_ENDIAN, MACHINES_32BIT, word_size
 
 __all__ = (
     "MAX_AGGREGATE",
@@ -68,6 +68,8 @@ class Operand:
         relocation: relocation of the symbol (``GOTOFF``, ``tpoff``), or None.
         segment: ``fs`` or ``gs`` if the address is relative to thread-local memory, or None.
         extend: ``uxtw`` or ``sxtw``, the extension of a 32-bit index (arm64), or None.
+        low_part: bytes of the value that the register holds, its lowest, if it is a pair of
+            registers of which the text names the first; else None.
         error: why the value cannot be read at run time, or None.
     """
 
@@ -85,13 +87,21 @@ class Operand:
     relocation: str | None = None
     segment: str | None = None
     extend: str | None = None
+    low_part: int | None = None
     error: str | None = None
+
+    @property
+    def read_size(self) -> int:
+        """The bytes that can be read of the value."""
+        return self.low_part or self.size
 
     def to_json(self) -> dict[str, int | str]:
         """Return the operand as ``usdt list --json`` shows it: the attributes of its kind."""
         shown: dict[str, int | str] = {"kind": self.kind, "size": self.size, "type": self.type}
         if self.register is not None:
             shown["register"] = self.register
+        if self.low_part is not None:
+            shown["bytes"] = self.low_part
         if self.value is not None:
             shown["value"] = self.value
         if self.kind in ("memory", "constant"):
@@ -162,6 +172,25 @@ class ArgSpec(NamedTuple):
     def in_register(self, name: str, error: str | None = None) -> Operand:
         """Return a register operand; ``error`` says why it cannot be read."""
         return Operand(self.text, self.size, self.type, "register", register=name, error=error)
+
+    def in_register_of(self, name: str, width: int, sigil: str = "") -> Operand:
+        """Return the operand of a register of ``width`` bytes.
+
+        Compilers name the first register of a pair: on little-endian CPUs it has the low half.
+        """
+        word = word_size(self.machine)
+        pair = self.size == 2 * word and width == word and self.type != "float"
+        if pair and self.machine not in BIG_ENDIAN:
+            return Operand(
+                self.text, self.size, self.type, "register", register=name, low_part=word
+            )
+        error = None
+        if self.size > width:
+            error = f"{sigil}{name} holds a part of its {self.size} bytes; the rest is not noted"
+        elif self.size not in SCALARS:
+            sizes = "1, 2, 4 and 8 are"
+            error = f"a value of {self.size} bytes in a register is not supported ({sizes})"
+        return self.in_register(name, error)
 
     def in_memory(
         self,
@@ -268,6 +297,8 @@ def wrap(number: int, size: int, *, signed: bool) -> int:
 
 def value_type(operand: Operand) -> ValueType:
     """Return the type of an operand's value; aggregates and unsupported floats are bytes."""
+    if operand.low_part is not None:  # the sign is in the other part
+        return ValueType(ValueClass.UNSIGNED, operand.low_part)
     if operand.type == "float":
         kind = ValueClass.FLOAT if operand.size in (4, 8) else ValueClass.BYTES
     else:

@@ -28,7 +28,7 @@ from usdt.arch.locations import (
     ValueClass,
     ValueType,
 )
-from usdt.arch.operands.grammar import SCALARS, LinearAddress, excerpt, parse_linear, wrap
+from usdt.arch.operands.grammar import LinearAddress, excerpt, parse_linear, wrap
 from usdt.arch.pt_regs import saved_registers
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
@@ -114,15 +114,7 @@ class Cpu:
             if name in self.unsaved:
                 return spec.in_register(name, f"{name} is not saved where a program can read it")
             return spec.unknown(f"{spec.machine} has no register {excerpt(name)}")
-        full = self.width(name, spec.machine)
-        error = None
-        if spec.size > full:
-            error = f"{name} holds a part of its {spec.size} bytes; the rest is not noted"
-        elif spec.size not in SCALARS:
-            error = (
-                f"a value of {spec.size} bytes in a register is not supported (1, 2, 4 and 8 are)"
-            )
-        return spec.in_register(name, error)
+        return spec.in_register_of(name, self.width(name, spec.machine))
 
     def width(self, name: str, machine: str) -> int:
         """Return the bytes of a register."""
@@ -204,7 +196,8 @@ class Cpu:
             return Unreadable(operand.error)
         registers = SavedRegisters(self, machine, saved_registers(machine, kernel))
         if operand.register is not None:
-            return Register(registers.bytes_of(operand.register, operand.size), operand.size)
+            size = operand.read_size
+            return Register(registers.bytes_of(operand.register, size), size)
         if operand.value is not None:
             return Constant(operand.value)
         if operand.symbol is None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.arch.locations import Address, Constant, Location, Memory, Register, Unreadable
 from usdt.arch.operands.grammar import (
-    SCALARS,
     LinearAddress,
     excerpt,
     parse_linear,
@@ -143,12 +142,8 @@ def register(spec: ArgSpec, name: str) -> Operand:
             return spec.in_register(name, f"%{name} is not saved where a program can read it")
         return spec.unknown(f"{spec.machine} has no register {excerpt(name)}")
     full = 1 if name[1:] == "h" else ADDRESS_BYTES[spec.machine]
-    error = None
-    if spec.size > full:
-        error = f"%{name} holds a part of its {spec.size} bytes; the rest is not noted"
-    elif spec.size not in SCALARS:
-        error = f"a value of {spec.size} bytes in a register is not supported (1, 2, 4 and 8 are)"
-    return spec.in_register(name, error)
+    width = known[1] if spec.size > full else full
+    return spec.in_register_of(name, width, sigil="%")
 
 
 def memory(spec: ArgSpec, text: str, segment: str | None) -> Operand:
@@ -241,7 +236,7 @@ def fetch(
     if operand.error is not None:
         return Unreadable(operand.error)
     if operand.register is not None:
-        return Register(REGISTERS[machine][operand.register][0], operand.size)
+        return Register(REGISTERS[machine][operand.register][0], operand.read_size)
     if operand.value is not None:
         return Constant(operand.value)
     addresses = SiteAddresses(symbol_address, location, machine, elf_type)

@@ -39,7 +39,7 @@ from usdt.engine.compiler.record.columns import (
 )
 from usdt.engine.language.tree import stack_of
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
-from usdt.engine.output.truncated import TruncatedStr
+from usdt.engine.output.truncated import TruncatedInt, TruncatedStr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,6 +155,8 @@ def _number(column: IntColumn, data: bytes) -> Any:
     number = int(struct.unpack("=q" if signed else "=Q", data)[0])
     if column.format is IntFormat.HEX:
         return hex(number & ((1 << 8 * column.type.size) - 1))
+    if column.part_of:
+        return TruncatedInt(number)
     return number if column.names is None else column.names.number(number)
 
 

@@ -14,7 +14,7 @@ from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.output.formatters import escape
 from usdt.engine.output.frames import folded, frame_json, frame_text
 from usdt.engine.output.stacks import no_frames, no_frames_folded
-from usdt.engine.output.truncated import TruncatedStr
+from usdt.engine.output.truncated import TruncatedInt, TruncatedStr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -132,7 +132,8 @@ class Results:
         if isinstance(value, tuple):
             return Part(name, f"[{', '.join(map(str, value))}]", json.dumps(value))
         named = value.name if isinstance(value, NamedNumber) else ""
-        return Part(name, str(value), json.dumps(value), named=named, number=_number(value))
+        shown = f"{value} /* low part */" if isinstance(value, TruncatedInt) else str(value)
+        return Part(name, shown, json.dumps(value), named=named, number=_number(value))
 
     def _stack(self, name: str, stack: Stack) -> Part:
         kind = stack.column.kind

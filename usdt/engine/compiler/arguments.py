@@ -48,6 +48,7 @@ class Argument:
         type_ref: its type for the probe's :class:`usdt.engine.compiler.scope.TypeProvider`, if
             ``type`` does not say everything; else None.
         length: for SOCKET_ADDRESS, the number of bytes there.
+        part_of: bytes of the value of which ``type`` is only the low part; 0 if it is all.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Argument:
     element: ValueType | None = None
     type_ref: TypeRef | None = None
     length: Node | None = None
+    part_of: int = 0
 
 
 def numbered(arguments: Sequence[Argument]) -> int:

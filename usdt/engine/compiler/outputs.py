@@ -197,7 +197,10 @@ def argument_output(
     if scope.types is not None and argument.type_ref is not None:
         typed = scope.types.argument(argument, node)
         return _typed(key, typed, scope, expand_pointers=expand_pointers)
-    return _plain(key, node, argument.display, argument.names)
+    output = _plain(key, node, argument.display, argument.names)
+    if argument.part_of and isinstance(output.column, IntColumn):
+        return replace(output, column=replace(output.column, part_of=argument.part_of))
+    return output
 
 
 def _context_array(

@@ -299,6 +299,8 @@ def _integer(index: int, bit: int, field: RecordField, column: IntColumn, form: 
         case IntFormat.BOOL:
             return form.boolean(value)
         case IntFormat.DECIMAL:
+            if column.part_of:
+                return form.low_part(field.key, value, column)
             if column.names is None:
                 return form.integer(value)
             shown = f"(None if bitmap & {1 << bit} else {value})" if field.may_fault else value

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ("TruncatedList", "TruncatedStr")
+__all__ = ("TruncatedInt", "TruncatedList", "TruncatedStr")
+
+
+class TruncatedInt(int):
+    """A number of which only the low part is known."""
+
+    __slots__ = ()
 
 
 class TruncatedStr(str):

@@ -18,6 +18,7 @@ from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.columns import IntColumn, IntFormat
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.formatters.formatter import constant
+from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
 from usdt.engine.recording.blocks import RecordingError
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ class CsvFormatter(EventFormatter):
 
     def _cell(self, value: FieldSource) -> str:
         match value.field.column:
-            case IntColumn(format=IntFormat.DECIMAL, names=None) if not value.field.may_fault:
+            case IntColumn(format=IntFormat.DECIMAL, names=None, part_of=0) if (
+                not value.field.may_fault
+            ):
                 return f"{{{value.source}}}"  # an integer never needs quotes
         return f"{{cell({value.source})}}"
 
@@ -114,9 +117,23 @@ def _cell(value: Any) -> str:
         value = f"?({value.reason})"
     if isinstance(value, dict):
         value = json.dumps(value)
-    text = value if isinstance(value, str) else repr(value)
+    text = _marked(value)
     if isinstance(value, str) and _FORMULA.match(text):
         text = f"'{text}"
     if _SPECIAL.isdisjoint(text):
         return text
     return '"' + text.replace('"', '""') + '"'
+
+
+def _marked(value: Any) -> str:
+    # The text of a value; what was cut ends in a mark.
+    match value:
+        case TruncatedInt():
+            return f"{value} /* low part */"
+        case TruncatedStr():
+            return f"{value}..."
+        case TruncatedList():
+            return f"{repr(value)[:-1]}, ...]" if value else "[...]"
+        case str():
+            return value
+    return repr(value)

@@ -105,12 +105,14 @@ class IntColumn:
         format: how a value is shown that has no name.
         names: the names of its values, if they have any.
         cast: its C type, or "" if that is not known.
+        part_of: bytes of the number of which it is only the low part; 0 if it is all.
     """
 
     type: ValueType
     format: IntFormat = IntFormat.DECIMAL
     names: ValueNames | None = None
     cast: str = ""
+    part_of: int = 0
 
     size = WORD
     prefix_size = 0

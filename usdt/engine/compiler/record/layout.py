@@ -126,6 +126,8 @@ class RecordField:
         }
         if isinstance(column, IntColumn) and column.names is not None:
             members["names"] = column.names.to_json()
+        if isinstance(column, IntColumn) and column.part_of:
+            members["part_of"] = column.part_of
         if isinstance(column, StackColumn | StackCopyColumn) and column.frames != MAX_FRAMES:
             members["frames"] = column.frames
         if isinstance(column, StructColumn | StructListColumn):
@@ -204,7 +206,8 @@ def _int(members: dict[str, Any]) -> Column | None:
     names = None
     if "names" in members:
         names = ValueNames.from_json(members["names"], BadLayout)
-    return IntColumn(kind, IntFormat(members["form"]), names, _cast(members))
+    part_of = _number(members, "part_of", kind.size + 1, MAX_READ) if "part_of" in members else 0
+    return IntColumn(kind, IntFormat(members["form"]), names, _cast(members), part_of)
 
 
 def _symbol(members: dict[str, Any]) -> Column | None:

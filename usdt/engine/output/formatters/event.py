@@ -19,7 +19,7 @@ from usdt.engine.output.formatters.formatter import (
 )
 from usdt.engine.output.socket_addresses import socket_address
 from usdt.engine.output.stacks import StackResolver
-from usdt.engine.output.truncated import TruncatedList, TruncatedStr
+from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.record.columns import (
         ArrayColumn,
         BufferColumn,
+        IntColumn,
         StackSource,
         StringColumn,
         StructColumn,
@@ -52,6 +53,7 @@ class EventFormatter:
         self.names: dict[str, Any] = {
             "Event": Event,
             "Span": Span,
+            "TruncatedInt": TruncatedInt,
             "stacks": self._stacks,
             "text": _event_text,
             "array": _event_array,
@@ -83,6 +85,10 @@ class EventFormatter:
 
     def hexadecimal(self, value: str) -> str:
         return f"hex({value})"
+
+    def low_part(self, key: str, value: str, column: IntColumn) -> str:
+        del key, column
+        return f"TruncatedInt({value})"
 
     def floating(self, value: str) -> str:
         return value

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.record.columns import (
         ArrayColumn,
         BufferColumn,
+        IntColumn,
         StackSource,
         StringColumn,
         StructColumn,
@@ -127,6 +128,9 @@ class Formatter(Protocol):
 
     def hexadecimal(self, value: str) -> str:
         """Format an unsigned integer in hexadecimal."""
+
+    def low_part(self, key: str, value: str, column: IntColumn) -> str:
+        """Format an integer that is only the low part of a larger one."""
 
     def floating(self, value: str) -> str:
         """Format a float."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.record.columns import (
         ArrayColumn,
         BufferColumn,
+        IntColumn,
         StackSource,
         StructColumn,
         StructListColumn,
@@ -117,6 +118,12 @@ class JsonFormatter:
 
     def hexadecimal(self, value: str) -> str:
         return f"hexadecimal({value})"
+
+    def low_part(self, key: str, value: str, column: IntColumn) -> str:
+        size = f'"bytes": {column.type.size}, "size": {column.part_of}'
+        name = constant(self.names, _PartMemory(f"{quote(key)}: {{{size}}}"))
+        self._add_memory(name, "b''", "0", "True")
+        return value
 
     def floating(self, value: str) -> str:
         return f"real({value})"
@@ -222,6 +229,15 @@ class _TextMemory:
             size = f'"bytes": {len(value)}, "size": {length & (USERS - 1)}'
             parts.append('"truncated": true' if self._capacity else size)
         return f"{self._key}: {{{', '.join(parts)}}}" if parts else ""
+
+
+class _PartMemory:
+    # What is said of the low part of a number, at every hit.
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __call__(self, _length: int, _value: bytes) -> str:
+        return self._text
 
 
 def _json_memory(values: tuple[tuple[Callable[[int, bytes], str], int, bytes], ...]) -> str:

@@ -170,6 +170,10 @@ class TextFormatter:
     def hexadecimal(self, value: str) -> str:
         return f"hex({value})"
 
+    def low_part(self, key: str, value: str, column: IntColumn) -> str:
+        del key
+        return f"(str({value}) + ' /* {column.type.size} bytes of {column.part_of} */')"
+
     def floating(self, value: str) -> str:
         return f"repr({value})"
 
