@@ -45,12 +45,13 @@ class KernelProbeProvider:
             return made
         from kprobe.functions.attach import FunctionAttacher  # noqa: PLC0415 - only for functions
         from kprobe.functions.attach_methods import NoAttachMethod  # noqa: PLC0415
+        from kprobe.functions.hit_order import in_attach_order  # noqa: PLC0415
 
         forced = KprobeMethod(options.via) if options.via in frozenset(KprobeMethod) else None
         source = FunctionAttacher(
             session, counts=counts, both_ends=options.both_ends, forced=forced
         )
-        for request in functions:
+        for request in in_attach_order(functions, keys, forced):
             items = [*request.items, *keys]
             names = {name for item in items for name in names_in(item.expression)}
             try:

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
+from usdt.base.frozen import replace
 from usdt.engine.language.needs_types import untyped_names
 from usdt.engine.language.tree import BUILTINS, RESULT_OF_BPFTRACE, names_in
 from usdt.engine.run.protocols import AttachResult
@@ -55,28 +56,58 @@ def attach(
         ProbeNotFound: there is no such probe.
         TracingError: none of a probe's attach points could be attached.
     """
-    total = 0
     notices: list[str] = []
-    for request in requests:
-        if calls and request.kind == "syscall":
-            points = _whole_calls(request)
-        else:
-            points = _points(
-                request, keys, counts=counts, by_tracefs=session.by_tracefs, notices=notices
-            )
-        if not points:
-            raise ProbeNotFound(f"{request.pattern}: nothing that could be attached")
-        if request.kind == "syscall":
-            _check_words(session.pids)
-        points = _with_variables(points, [*request.items, *keys])
-        points = _fitting(session, request, points, [*keys])
-        failures = session.attach(request, points)
-        failed = sum(len(failure.points) for failure in failures)
-        if failures and failed == len(points):
-            raise failures[0].error
-        notices += [f"not attached: {failure.error}" for failure in failures]
-        total += len(points) - failed
+    found = [
+        _whole_calls(request)
+        if calls and request.kind == "syscall"
+        else _points(request, keys, counts=counts, by_tracefs=session.by_tracefs, notices=notices)
+        for request in requests
+    ]
+    total = 0
+    for request, points in zip(requests, _in_one_way(found), strict=True):
+        total += _attach(session, request, points, keys, notices)
     return AttachResult(total, tuple(notices))
+
+
+def _attach(
+    session: BpfSession,
+    request: ProbeText,
+    points: list[AttachPoint],
+    keys: Sequence[Item],
+    notices: list[str],
+) -> int:
+    # Returns the number of attached points.
+    if not points:
+        raise ProbeNotFound(f"{request.pattern}: nothing that could be attached")
+    if request.kind == "syscall":
+        _check_words(session.pids)
+    points = _with_variables(points, [*request.items, *keys])
+    points = _fitting(session, request, points, [*keys])
+    failures = session.attach(request, points)
+    failed = sum(len(failure.points) for failure in failures)
+    if failures and failed == len(points):
+        raise failures[0].error
+    notices += [f"not attached: {failure.error}" for failure in failures]
+    return len(points) - failed
+
+
+def _in_one_way(found: list[list[AttachPoint]]) -> list[list[AttachPoint]]:
+    # The kernel runs programs on an event's record and those on its tracepoint alone in an order of
+    # its own. Where one probe needs the record, the others of this event take it, too: they fire in
+    # the order in which they were given.
+    records = {
+        point.probe: point.kernel_target
+        for points in found
+        for point in points
+        if isinstance(point.kernel_target, EventTarget)
+    }
+    return [
+        [
+            replace(point, kernel_target=records.get(point.probe, point.kernel_target))
+            for point in points
+        ]
+        for points in found
+    ]
 
 
 def _with_variables(points: list[AttachPoint], items: Sequence[Item]) -> list[AttachPoint]:
