@@ -77,3 +77,9 @@ def test_the_python_example_runs() -> None:
     assert "python gc__start 1" in done.stdout
     assert done.stdout.rstrip().endswith("lost: 0")
     subprocess.run([sys.executable, "-W", "error", "-c", provider], timeout=60, check=True)
+
+
+def test_every_page_of_the_documentation_is_linked() -> None:
+    text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
+    pages = [path.name for path in (ROOT / "docs").glob("*.md")]
+    assert not [name for name in pages if f"docs/{name}" not in text]
