@@ -47,6 +47,7 @@ USDT = Path(sys.executable).parent / "usdt"
 BPFTRACE = shutil.which("bpftrace")
 SCRIPT = 'usdt:%s:loop:hit { printf("%%ld %%d\\n", arg0, arg1); }'
 ATTACH_SECONDS = 20.0
+SETTLE_SECONDS = 0.5  # a tracer may attach a second probe at the same place
 END_SECONDS = 120.0
 
 
@@ -252,11 +253,11 @@ def our_aggregation(command: str, *words: str) -> Watch:
     return watch
 
 
-def their_aggregation(action: str) -> Watch:
-    """Run bpftrace with the same aggregation."""
+def their_aggregation(*clauses: str) -> Watch:
+    """Run bpftrace with the same aggregation; a clause is what follows the probe."""
 
     def watch(loop: Loop) -> AbstractContextManager[Outcome]:
-        script = f"usdt:{LOOP}:loop:hit {{ {action} }}"
+        script = " ".join(f"usdt:{LOOP}:loop:hit {clause}" for clause in clauses)
         words = [str(BPFTRACE), "-p", str(loop.process.pid), "-e", script]
         return tracer(
             words, r"[Ll]ost (\d+) events", r"^(?:@.*?:(?: count)?|[\[(].*[\])]) +(\d+)(?:[, ].*)?$"
@@ -265,14 +266,27 @@ def their_aggregation(action: str) -> Watch:
     return watch
 
 
+# hist, stats and latency have percentiles, bpftrace's have none. latency: every second hit ends a
+# time, and both tracers attach two probes at the place.
 AGGREGATIONS = {
-    "count": (our_aggregation("count", "loop:hit"), "@ = count();"),
+    "count": (our_aggregation("count", "loop:hit"), ("{ @ = count(); }",)),
     "count by key": (
         our_aggregation("count", "loop:hit", "--by", "arg0 % 64"),
-        "@[arg0 % 64] = count();",
+        ("{ @[arg0 % 64] = count(); }",),
     ),
-    "hist": (our_aggregation("hist", "loop:hit(arg0)"), "@ = hist(arg0);"),
-    "stats": (our_aggregation("stats", "loop:hit(arg0)"), "@ = stats(arg0);"),
+    "hist": (our_aggregation("hist", "loop:hit(arg0)"), ("{ @ = hist(arg0); }",)),
+    "stats": (our_aggregation("stats", "loop:hit(arg0)"), ("{ @ = stats(arg0); }",)),
+    "stats by key": (
+        our_aggregation("stats", "loop:hit(arg0)", "--by", "arg0 % 64"),
+        ("{ @[arg0 % 64] = stats(arg0); }",),
+    ),
+    "latency": (
+        our_aggregation("latency", "loop:hit(arg0 % 2 == 0)", "loop:hit(arg0 % 2 == 1)"),
+        (
+            "/arg0 % 2 == 0/ { @s[tid] = nsecs; }",
+            "/arg0 % 2 == 1/ { @ = hist(nsecs - @s[tid]); delete(@s[tid]); }",
+        ),
+    ),
 }
 
 
@@ -313,6 +327,7 @@ def _await_attachment(loop: Loop) -> None:
         if time.monotonic() > deadline:
             stop(f"nothing was attached within {ATTACH_SECONDS:.0f} s")
         time.sleep(0.01)
+    time.sleep(SETTLE_SECONDS)
 
 
 def cost_of_a_hit(hits: int, rounds: int) -> None:
@@ -320,10 +335,10 @@ def cost_of_a_hit(hits: int, rounds: int) -> None:
     watches: dict[str, Watch] = {"untraced": untraced, "empty uprobe": empty_uprobe, "usdt": ours}
     if BPFTRACE:
         watches["bpftrace"] = bpftrace
-    for name, (mine, action) in AGGREGATIONS.items():
+    for name, (mine, clauses) in AGGREGATIONS.items():
         watches[f"usdt {name}"] = mine
         if BPFTRACE:
-            watches[f"bpftrace {name}"] = their_aggregation(action)
+            watches[f"bpftrace {name}"] = their_aggregation(*clauses)
     series = {name: Series() for name in watches}
     for _ in range(rounds):
         for name, watch in watches.items():
