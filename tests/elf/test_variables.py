@@ -6,6 +6,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from cross import library_of
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
 from skips import need_program
 
 from usdt.base.errors import TracingError
@@ -122,3 +125,30 @@ def test_thread_local_variables_are_known_as_such(tmp_path: Path) -> None:
     with ElfFile(str(library)) as elf, SymbolTables(elf) as symbols:
         assert [one.type for one in symbols.variables("tl")] == [6]
         assert symbols.named("tl") == []
+
+
+_MACHINES = ("aarch64", "arm", "mips64el", "ppc64le", "riscv64", "s390x")
+
+
+@pytest.mark.parametrize("machine", _MACHINES)
+def test_libraries_of_each_cpu(machine: str, tmp_path: Path) -> None:
+    source = "int shared = 1; static int own; int step(int n) { own += n; return shared += n; }"
+    library = library_of(machine, source, tmp_path)
+    found = places(library, "shared", "own")
+    assert found["own"] == Place(address(library, "own"))
+    if machine == "mips64el":
+        assert "programs of mips64el that may have a copy are not supported" in str(found["shared"])
+        return
+    place = found["shared"]
+    assert isinstance(place, Place)
+    assert place.indirect
+    assert slots(library)["shared"] == place.address
+    with library.open("rb") as file:
+        elf = ELFFile(file)
+        tables = [one for one in elf.iter_sections() if isinstance(one, RelocationSection)]
+        rows = [(one, word) for one in tables for word in one.iter_relocations()]
+        words = [(elf.get_section(one["sh_link"]), word) for one, word in rows]
+        named = {
+            word["r_offset"]: symbols.get_symbol(word["r_info_sym"]).name for symbols, word in words
+        }
+    assert named[place.address] == "shared"

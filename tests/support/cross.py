@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-__all__ = ("TRIPLETS", "assembly_of", "numbers_of")
+__all__ = ("TRIPLETS", "assembly_of", "library_of", "numbers_of")
 
 ROOT = Path(__file__).resolve().parents[2]
 # A machine's name in ELF files -> its compiler's.
@@ -54,6 +54,18 @@ def numbers_of(machine: str, headers: str, expressions: dict[str, str]) -> dict[
             data = elf.get_section_by_name("numbers").data()
             order = "<" if elf.little_endian else ">"
     return dict(zip(expressions, struct.unpack(f"{order}{len(data) // 8}Q", data), strict=True))
+
+
+def library_of(machine: str, source: str, folder: Path) -> Path:
+    """A shared library of that machine, without any other. Skips without the compiler."""
+    command, environment = _compiler(machine)
+    (folder / "lib.c").write_text(source)
+    words = [*command, "-O1", "-fPIC", "-shared", "-nostdlib", "lib.c", "-o", "lib.so"]
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, check=False, env=environment, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "lib.so"
 
 
 def assembly_of(machine: str, source: str) -> str:
