@@ -12,6 +12,7 @@ from variable_programs import SCOPES, built
 
 from usdt.arch.locations import Address, Constant, Memory
 from usdt.base.errors import LanguageError
+from usdt.engine.compiler.ir import Builtin, Deref
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.language import parse_items, parse_probe
 from usdt.probes.probe import read_probes
@@ -102,6 +103,14 @@ def test_keys_may_name_variables(typed: Path) -> None:
         LanguageError, match=r"unknown name 'countr'; did you mean the variable counter\?"
     ):
         planned(typed, "work", "countr")
+
+
+def test_a_built_in_precedes_a_variable_of_its_name(tmp_path: Path) -> None:
+    source = "int pid = 3; int step(int n) { return pid += n; } int main(void) { return step(1); }"
+    program = compiled(tmp_path, source, "-g", name="steps")
+    own, built_in = planned(program, "step(::pid, pid)").outputs
+    assert isinstance(own.node, Deref)
+    assert isinstance(built_in.node, Builtin)
 
 
 def test_a_pattern_selects_functions_that_know_the_name(typed: Path) -> None:

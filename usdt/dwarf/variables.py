@@ -33,6 +33,7 @@ __all__ = ("VariableFinder",)
 
 _MAX_BLOCKS = 1 << 10  # blocks of a function that are searched for its static variables
 _MAX_UNITS = 64  # units whose variables are kept
+_MAX_NAMES = 1 << 12  # of which it is kept whether there is a variable
 _MAX_SHOWN = 4  # files that a message names
 _OPEN, _CLOSE = "(<[{", ")>]}"
 _CRATE = "crate::"
@@ -76,6 +77,7 @@ class VariableFinder:
         self._qualified = qualified
         self._of_units: dict[tuple[int, int], dict[str, list[int]]] = {}
         self._scopes: dict[int, _Scope] = {}
+        self._known: dict[str, bool] = {}
 
     def find(self, name: str, code: int) -> VariableDebug | None:
         """Return the variable that a name means at an address; None if there is none.
@@ -147,6 +149,8 @@ class VariableFinder:
     # ------------------------------------------------------------ the variables of one name
 
     def _in_scope(self, name: str, units: tuple[Unit, ...]) -> VariableDebug | None:
+        if not self._exists(name):  # as most names in most scopes
+            return None
         own = [die for unit in units for die in self._in_unit(unit, name)]
         mine = [found for die in own if (found := self._read(die, name)) is not None]
         known = next((one for one in mine if not one.declared), None)
@@ -162,6 +166,15 @@ class VariableFinder:
         if mine:
             return mine[0]
         return self._of_another_file(name, [die for die in located if die not in shared])
+
+    def _exists(self, name: str) -> bool:
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= _MAX_NAMES:
+                self._known.clear()
+            kinds = (VariableKind.LOCATED, VariableKind.UNLOCATED)
+            known = self._known[name] = any(self._index.variables(kind, name) for kind in kinds)
+        return known
 
     def _of_another_file(self, name: str, located: list[Die]) -> VariableDebug | None:
         found = [(one, die) for die in located if (one := self._read(die, name)) is not None]

@@ -224,10 +224,11 @@ class FunctionRequest:
         lacking = [one for one in arguments if not known[one].issuperset(wanted)]
         if lacking and len(lacking) == len(arguments):
             name = next(name for name in wanted if name not in known[lacking[0]])
-            reason = variables.missing_debug
             if lacking[0].offset_in_function:
                 reason = _inside(lacking[0])
-            elif parameters is not None:
+            elif parameters is None:
+                reason = variables.missing_debug
+            else:
                 reason = _other_names(lacking[0], arguments[lacking[0]], parameters.missing_reason)
             raise self._unknown(name, reason, variables.near(name))
         if parameters is None and needs_members(self._items):
@@ -239,7 +240,8 @@ class FunctionRequest:
             number = f"{len(lacking)} functions are" if len(lacking) > 1 else "a function is"
             path = lacking[0].path
             self.notes.append(f"{path}: {number} left out, without parameters {names}: {shown}")
-        return [one for one in arguments if one not in lacking]
+        without = set(lacking)
+        return [one for one in arguments if one not in without]
 
     @property
     def _wants_all(self) -> bool:

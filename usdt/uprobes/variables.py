@@ -69,6 +69,7 @@ class FileVariables(Closeable):
         self._symbols = SymbolTables(self._elf, roots=roots)
         self._places = VariablePlaces(self._elf, self._symbols)
         self._word = word_size(self._elf.machine_name)
+        self._known: dict[str, list[ElfSymbol]] = {}
 
     def close(self) -> None:
         """Close all files; idempotent."""
@@ -147,14 +148,9 @@ class FileVariables(Closeable):
     # ------------------------------------------------------------ by symbol tables
 
     def _by_symbol(self, name: str, code: int) -> Argument | None:
-        name_in_table = name.removeprefix("::")
-        found = self._symbols.variables(name_in_table)
-        if not found and "::" in name_in_table:
-            last = name_in_table.rpartition("::")[2]
-            symbols = self._symbols.matching(
-                lambda one: last in one and is_mangled(one) and _path(one) == name_in_table
-            )
-            found = [one for one in symbols if one.type == STT_OBJECT]
+        if name not in self._known:
+            self._known[name] = self._search(name.removeprefix("::"))
+        found = self._known[name]
         if not found:
             return None
         place = self._place_of(found[0].name, found)
@@ -162,6 +158,16 @@ class FileVariables(Closeable):
         if self._debug is not None:
             why = "the debug information does not have it"
         return _address_only(name, self._fetch(place, code), why)
+
+    def _search(self, name: str) -> list[ElfSymbol]:
+        found = self._symbols.variables(name)
+        if found or "::" not in name:
+            return found
+        last = name.rpartition("::")[2]
+        symbols = self._symbols.matching(
+            lambda one: last in one and is_mangled(one) and _path(one) == name
+        )
+        return [one for one in symbols if one.type == STT_OBJECT]
 
     def _place_of(self, symbol: str, found: Sequence[ElfSymbol]) -> Place:
         if any(one.type == STT_TLS for one in found):
