@@ -51,7 +51,7 @@ class Snoop:
             return None
         path = self.tried.pop(event.tid, "?")
         if "return" in event.args:
-            reason = errno.errorcode.get(-event.args["return"], "?")
+            reason = errno.errorcode.get(-event.value("return", int), "?")
             return f"{event.pid:>8}  {event.comm:15}  {path}  ({reason})"
         return f"{event.pid:>8}  {event.comm:15}  {words(event.pid) or event.args['filename']}"
 

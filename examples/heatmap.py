@@ -38,7 +38,7 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def buckets(times: usdt.Aggregate) -> Counter[int]:
+def buckets(times: usdt.Aggregate[usdt.Histogram]) -> Counter[int]:
     """Sum the hits of all keys by power of two."""
     found = Counter[int]()
     for histogram in times.snapshot().values():

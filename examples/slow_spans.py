@@ -40,7 +40,8 @@ def main() -> None:
     least = int(wanted.slower * 1e6)
 
     def show(event: usdt.Event) -> None:
-        took, what, error = event.args.values()
+        took = event.value("arg1", int)
+        what, error = event.args["str(arg2)"], event.args["str(arg3)"]
         failed = "" if isinstance(error, usdt.Unreadable) else f"  {error}"  # NULL: no error
         clock = time.strftime("%H:%M:%S")
         print(f"{clock}  {took / 1e6:9.3f} ms  {what}{failed}", flush=True)

@@ -56,7 +56,7 @@ def main() -> None:
         while left != 0 and (end is None or time.monotonic() < end):
             for event in events.poll(0.1)[:left]:
                 args = event.args
-                state = STATES[args["state"]]
+                state = STATES[event.value("state", int)]
                 print(f"{place(args, 's'):>24} -> {place(args, 'd'):24} {state}", flush=True)
                 left = None if left is None else left - 1
 

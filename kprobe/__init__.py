@@ -32,9 +32,10 @@ if TYPE_CHECKING:
         TargetError,
         TracingError,
     )
+    from usdt.engine.aggregate.values import Value
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
-    from usdt.engine.output.formatters import Event, Span
+    from usdt.engine.output.formatters import Event, EventValue, Span
 
 __version__ = VERSION
 
@@ -43,6 +44,7 @@ __all__ = (
     "BtfError",
     "DataType",
     "Event",
+    "EventValue",
     "Events",
     "Histogram",
     "LanguageError",
@@ -55,6 +57,7 @@ __all__ = (
     "TracingError",
     "Types",
     "Unreadable",
+    "Value",
     "attach",
     "events",
     "spans",
@@ -77,8 +80,9 @@ __getattr__, __dir__ = lazy_exports(
             "TargetError",
             "TracingError",
         ),
+        "usdt.engine.aggregate.values": ("Value",),
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
-        "usdt.engine.output.formatters": ("Event", "Span"),
+        "usdt.engine.output.formatters": ("Event", "EventValue", "Span"),
     },
 )

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import Any
 
 import pytest
@@ -31,7 +31,9 @@ PUBLIC: dict[str, tuple[ModuleType, ...]] = {
 }
 #: Values: nothing can be done with them, and nothing goes wrong. They say what they hold.
 RECORDS = {"Event", "Hits", "Operand", "Probe", "Site", "MapSpec", "ProgramSpec", "Unreadable"}
-RECORDS |= {"TruncatedInt", "TruncatedList", "TruncatedStr"}
+RECORDS |= {"TruncatedInt", "TruncatedList", "TruncatedStr", "Value"}
+#: Types for annotations.
+ALIASES = {"EventValue"}
 #: Numbers and registers of instructions, named as the kernel's headers name them.
 INSTRUCTIONS = {"Alu", "Helper", "Jump", "ProgType", "Reg"}
 #: What needs no sentence on errors: it reports none, or they stand with what makes it.
@@ -63,6 +65,8 @@ def test_every_public_name_says_what_it_is(name: str, thing: Any) -> None:
         assert isinstance(getattr(usdt, short, None) or getattr(kprobe, short), type)
     elif short in INSTRUCTIONS:
         assert thing.__module__.startswith("usdt.bpf.")
+    elif short in ALIASES:
+        assert isinstance(thing, UnionType)
     elif short in RECORDS:
         assert "Attributes:" in text or len(text.splitlines()) == 1, text
     elif isinstance(thing, ModuleType):

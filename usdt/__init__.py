@@ -36,10 +36,11 @@ if TYPE_CHECKING:
         TargetError,
         TracingError,
     )
+    from usdt.engine.aggregate.values import Value
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
     from usdt.engine.api.sessions import Session
-    from usdt.engine.output.formatters import Event, Span
+    from usdt.engine.output.formatters import Event, EventValue, Span
     from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
     from usdt.libbpf.manager import Attachment, Manager
     from usdt.libbpf.program_links import ProgramLink, attach_program
@@ -54,6 +55,7 @@ __all__ = (
     "Attachment",
     "ElfError",
     "Event",
+    "EventValue",
     "Events",
     "Histogram",
     "LanguageError",
@@ -75,6 +77,7 @@ __all__ = (
     "TruncatedList",
     "TruncatedStr",
     "Unreadable",
+    "Value",
     "attach",
     "attach_program",
     "bcc",
@@ -98,10 +101,11 @@ __getattr__, __dir__ = lazy_exports(
             "TracingError",
         ),
         "usdt.bcc": (),
+        "usdt.engine.aggregate.values": ("Value",),
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
         "usdt.engine.api.sessions": ("Session",),
-        "usdt.engine.output.formatters": ("Event", "Span"),
+        "usdt.engine.output.formatters": ("Event", "EventValue", "Span"),
         "usdt.engine.output.truncated": ("TruncatedInt", "TruncatedList", "TruncatedStr"),
         "usdt.libbpf.manager": ("Attachment", "Manager"),
         "usdt.libbpf.program_links": ("ProgramLink", "attach_program"),

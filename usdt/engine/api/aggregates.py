@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import ItemsView, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from usdt.engine.aggregate.results import Results
 from usdt.engine.aggregate.session import AggregateSession
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from usdt.engine.run.options import TargetOptions, TraceOptions
 
 __all__ = ("Aggregate", "Histogram")
+
+V_co = TypeVar("V_co", covariant=True)
 
 
 class Histogram(Mapping[tuple[int | None, int | None], int]):
@@ -72,14 +74,14 @@ class Histogram(Mapping[tuple[int | None, int | None], int]):
         return f"<histogram of {self.count}: {self._buckets}>"
 
 
-class Aggregate(Mapping[Any, Any]):
+class Aggregate(Mapping[Any, V_co]):
     """The current values of a kernel aggregate: key → value, read from the kernel at each access.
 
     A key is the value of ``by``, or a tuple if ``by`` has several expressions. An array is a tuple
     of its elements, a stack one of its frames, innermost first. Without ``by``, the key is the name
     of the probe; with ``by`` and several probes, the name comes first in the tuple.
 
-    The type of a value depends on the method: an int for count(); a
+    The type of a value, V_co, depends on the method: an int for count(); a
     :class:`usdt.engine.aggregate.values.Value` with ``count``, ``sum``, ``min``, ``max``,
     ``average``, ``percentile(99)`` and its relative ``error`` for stats() and latency(); a
     :class:`Histogram` for hist().
@@ -111,7 +113,7 @@ class Aggregate(Mapping[Any, Any]):
         self._resolver = StackResolver(symbolizer if aggregation.names else None, lines=lines)
         self._resolver.wanted = aggregation.names
         self._lock = threading.RLock()
-        self._final: tuple[dict[Any, Any], int] | None = None
+        self._final: tuple[dict[Any, V_co], int] | None = None
         self._several = len(requests) > 1 or any(map(is_pattern, requests))
         self._session: AggregateSession
         self._resolver.begin(targets.pids)
@@ -130,7 +132,7 @@ class Aggregate(Mapping[Any, Any]):
             self._resources = stack.pop_all()
         self._results = Results(self._session, requests, self._resolver)
 
-    def snapshot(self) -> dict[Any, Any]:
+    def snapshot(self) -> dict[Any, V_co]:
         """Return a dictionary of all keys and values, from a single reading."""
         with self._lock:
             if self._final is not None:
@@ -148,7 +150,7 @@ class Aggregate(Mapping[Any, Any]):
                 return self._final[1]
             return sum(item.lost + item.unread for item in self._targets.lost())
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> V_co:
         return self.snapshot()[key]
 
     def __iter__(self) -> Iterator[Any]:
@@ -157,7 +159,7 @@ class Aggregate(Mapping[Any, Any]):
     def __len__(self) -> int:
         return len(self.snapshot())
 
-    def items(self) -> Any:
+    def items(self) -> ItemsView[Any, V_co]:
         """Return keys and values, from a single reading."""
         return self.snapshot().items()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, Unpack, overload
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import replace
@@ -26,11 +26,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from usdt.engine.aggregate.spec import Linear
+    from usdt.engine.aggregate.values import Value
+    from usdt.engine.api.aggregates import Histogram
     from usdt.engine.api.events import Events
     from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.formatters import Event
 
 __all__ = ("Session",)
+
+
+class _LatencyOptions(TypedDict, total=False):
+    # Options of latency() that do not determine the type of its result.
+    key: str
+    end_key: str | None
+    by: str | None
+    resolution: int | None
+    at_start: bool
+    max_keys: int
+
 
 _PAUSE = 0.05  # seconds between two polls of run()
 
@@ -85,7 +98,7 @@ class Session:
         )
         self._options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
         self._lines = lines
-        self._aggregates: list[Aggregate] = []
+        self._aggregates: list[Aggregate[Any]] = []
         self._listeners = Listeners(self._target_options, self._options, lines=lines)
         self._events: list[Events[Event]] = []
         self._closed = threading.Event()
@@ -122,7 +135,7 @@ class Session:
         (request,) = parse_probes([probe], self.kind)
         self._listeners.add(request, callback)
 
-    def count(self, *probes: str, by: str | None = None, max_keys: int = 10240) -> Aggregate:
+    def count(self, *probes: str, by: str | None = None, max_keys: int = 10240) -> Aggregate[int]:
         """Count hits in the kernel.
 
         Args:
@@ -146,7 +159,7 @@ class Session:
         by: str | None = None,
         resolution: int = DEFAULT_RESOLUTION,
         max_keys: int = 10240,
-    ) -> Aggregate:
+    ) -> Aggregate[Value]:
         """Compute count, sum, minimum, maximum and percentiles of ``PROBE(EXPR)``.
 
         Args:
@@ -174,7 +187,7 @@ class Session:
         linear: str | None = None,
         resolution: int | None = None,
         max_keys: int = 10240,
-    ) -> Aggregate:
+    ) -> Aggregate[Histogram]:
         """Make histograms of ``PROBE(EXPR)``; otherwise the same as count().
 
         Args:
@@ -205,6 +218,21 @@ class Session:
             resolution=_checked(resolution),
         )
 
+    @overload
+    def latency(
+        self, start: str, end: str, *, hist: Literal[True], **options: Unpack[_LatencyOptions]
+    ) -> Aggregate[Histogram]: ...
+
+    @overload
+    def latency(
+        self, start: str, end: str, *, linear: str, **options: Unpack[_LatencyOptions]
+    ) -> Aggregate[Histogram]: ...
+
+    @overload
+    def latency(
+        self, start: str, end: str, **options: Unpack[_LatencyOptions]
+    ) -> Aggregate[Value]: ...
+
     def latency(
         self,
         start: str,
@@ -218,7 +246,7 @@ class Session:
         resolution: int | None = None,
         at_start: bool = False,
         max_keys: int = 10240,
-    ) -> Aggregate:
+    ) -> Aggregate[Value] | Aggregate[Histogram]:
         """Measure nanoseconds from START to END: statistics, or histograms of them.
 
         Args:
@@ -301,7 +329,7 @@ class Session:
         given: tuple[str | None, ...] | None = None,
         fine: bool = False,
         **more: Any,
-    ) -> Aggregate:
+    ) -> Aggregate[Any]:
         self._check()
         requests = parse_probes(probes, self.kind)
         aggregation = Aggregation(keys=parse_keys(by, "by"), max_keys=max_keys, **more)
@@ -310,7 +338,7 @@ class Session:
         texts = (by,) if given is None else given
         keys = tuple(item for text in texts if text for item in parse_items(text))
         options = replace(self._options, keys=keys, aggregated=True)
-        made = Aggregate(
+        made: Aggregate[Any] = Aggregate(
             aggregation, requests, self._target_options, options, lines=self._lines, fine=fine
         )
         self._aggregates.append(made)

@@ -11,13 +11,14 @@ values.
 from __future__ import annotations
 
 from usdt.engine.output.formatters.event import EventFormatter
-from usdt.engine.output.formatters.formatter import Event, Formatter, Span, escape
+from usdt.engine.output.formatters.formatter import Event, EventValue, Formatter, Span, escape
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
 
 __all__ = (
     "Event",
     "EventFormatter",
+    "EventValue",
     "FoldedFormatter",
     "Formatter",
     "JsonFormatter",

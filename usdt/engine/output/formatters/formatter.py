@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from usdt.arch.locations import Unreadable
+from usdt.base.errors import TracingError
 from usdt.engine.compiler.record.length_prefix import USERS
+from usdt.engine.output.frames import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Event",
+    "EventValue",
     "FieldSource",
     "Formatter",
     "Span",
@@ -36,6 +40,12 @@ __all__ = (
     "piece",
     "text_capacity",
 )
+
+
+#: The value of an item in an event.
+EventValue: TypeAlias = int | float | str | list[Any] | dict[str, Any] | Frame | Unreadable | None
+
+T = TypeVar("T")
 
 
 class Event(NamedTuple):
@@ -51,6 +61,7 @@ class Event(NamedTuple):
             :class:`usdt.arch.locations.Unreadable`; a stack is a list of
             :class:`usdt.engine.output.frames.Frame`; a socket address is a dict
             (:func:`usdt.engine.output.socket_addresses.socket_address`), or None for NULL.
+            :meth:`value` checks the type.
         event: "return" for a function's return, else "hit".
     """
 
@@ -60,8 +71,18 @@ class Event(NamedTuple):
     cpu: int
     comm: str
     probe: str
-    args: dict[str, Any]
+    args: dict[str, EventValue]
     event: str = "hit"
+
+    def value(self, name: str, kind: type[T]) -> T:
+        """Return an item's value, which must be of a type: ``event.value("arg0", int)``.
+
+        Raises:
+            KeyError: there is no such item.
+            TracingError: the value could not be read.
+            TypeError: it has another type.
+        """
+        return _typed(self.probe, name, self.args[name], kind)
 
 
 class Span(NamedTuple):
@@ -89,8 +110,25 @@ class Span(NamedTuple):
     comm: str
     probe: str
     end_probe: str
-    args: dict[str, Any]
-    end_args: dict[str, Any]
+    args: dict[str, EventValue]
+    end_args: dict[str, EventValue]
+
+    def value(self, name: str, kind: type[T]) -> T:
+        """Return the value of an item of the start or, if that has none, of the end.
+
+        Raises:
+            KeyError, TracingError, TypeError: as from :meth:`Event.value`.
+        """
+        args = self.args if name in self.args else self.end_args
+        return _typed(self.probe, name, args[name], kind)
+
+
+def _typed(probe: str, name: str, value: EventValue, kind: type[T]) -> T:
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, Unreadable):
+        raise TracingError(f"{probe}: {name} is not readable: {value.reason}")
+    raise TypeError(f"{probe}: {name} is {type(value).__name__} {value!r}, not {kind.__name__}")
 
 
 class FieldSource(NamedTuple):
