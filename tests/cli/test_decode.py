@@ -26,7 +26,8 @@ def run(*words: str) -> str:
         pytest.param("ppc64el", "8@9", "in register r9", id="by Debian's name of the CPU"),
         pytest.param("riscv64", "8@9", "the constant 9", id="the same text on another CPU"),
         pytest.param("arm64", "8@[x1, x2, lsl 3]", "x1 + x2 * 8", id="blanks in brackets"),
-        pytest.param("armhf", "8@r0", "not readable: r0 holds a part of", id="a reason"),
+        pytest.param("armhf", "8@d0", "not readable: d0 is not saved where", id="a reason"),
+        pytest.param("armhf", "8@r0", "the low 4 bytes in register r0", id="half of a pair"),
     ],
 )
 def test_operands_in_words(machine: str, spec: str, line: str) -> None:

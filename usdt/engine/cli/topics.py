@@ -37,6 +37,7 @@ every other item is a value that is shown.
   buf(arg0, 16), hex(arg0)       bytes at an address; a number in hexadecimal
   usym(arg0), ksym(arg0)         an address as a symbol, of the process or of the kernel
   reg(rdi)                       a register of the CPU
+  ustack(5), kstack(5)           the first five frames of a stack
   return, duration               the result of a function, and the time that it took
   out(EXPR)                      EXPR when the function returns: what it wrote
   args                           all arguments
