@@ -44,10 +44,11 @@ def passed_by_reference(types: DwarfTypes, number: int, whole: Whole) -> bool:
     die = types.die(number)
     if die is None or die.unit.integer(die.unit.root, At.LANGUAGE) not in _CXX:
         return False
-    return _by_reference(die, 0, whole)
+    return _by_reference(die, 0, whole, set())
 
 
-def _by_reference(die: Die, depth: int, whole: Whole) -> bool:
+def _by_reference(die: Die, depth: int, whole: Whole, seen: set[object]) -> bool:
+    # ``seen`` has the classes that were looked at: damaged ones contain one another many times.
     for _ in range(_MAX_NESTING):
         if die.tag not in _THROUGH:
             break
@@ -55,8 +56,9 @@ def _by_reference(die: Die, depth: int, whole: Whole) -> bool:
         if target is None:
             return False
         die = target
-    if die.tag not in _CLASSES or depth > _MAX_NESTING:
+    if die.tag not in _CLASSES or depth > _MAX_NESTING or die.key in seen:
         return False
+    seen.add(die.key)
     if die.flag(At.DECLARATION):
         defined = whole(die)
         if defined is None:
@@ -77,33 +79,39 @@ def _by_reference(die: Die, depth: int, whole: Whole) -> bool:
         elif At.DATA_MEMBER_LOCATION in one or die.tag == Tag.UNION:
             target = one.target(At.TYPE)
             if one.text().startswith("_vptr") or (
-                target is not None and _by_reference(target, depth + 1, whole)
+                target is not None and _by_reference(target, depth + 1, whole, seen)
             ):
                 return True
     return False
 
 
-def virtual_bases(die: Die | None, whole: Whole, depth: int = 0) -> list[str]:
+def virtual_bases(die: Die | None, whole: Whole) -> list[str]:
     """Return the names of the virtual base classes of a class and of its bases.
 
     Args:
         die: the class.
         whole: returns the definition of a class that an entry only declares.
-        depth: nesting depth of the recursion.
     """
+    found: dict[str, None] = {}
+    _add_virtual_bases(die, whole, 0, found, set())
+    return list(found)
+
+
+def _add_virtual_bases(
+    die: Die | None, whole: Whole, depth: int, found: dict[str, None], seen: set[object]
+) -> None:
     if die is not None and die.flag(At.DECLARATION):
         die = whole(die)
-    if die is None or depth > _MAX_NESTING:
-        return []
-    found: list[str] = []
+    if die is None or depth > _MAX_NESTING or die.key in seen:
+        return
+    seen.add(die.key)
     for one in die.children(Tag.INHERITANCE):
         base = one.target(At.TYPE)
         if base is not None and At.VIRTUALITY in one and one.number(At.VIRTUALITY):
-            found.append(base.text())
-        found += virtual_bases(base, whole, depth + 1)
+            found[base.text()] = None
+        _add_virtual_bases(base, whole, depth + 1, found, seen)
         if len(found) > _MAX_NESTING:
-            break
-    return list(dict.fromkeys(found))
+            return
 
 
 def _own(die: Die, function: Die, name: str) -> bool:

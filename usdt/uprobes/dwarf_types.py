@@ -262,20 +262,25 @@ class DwarfTypeProvider(BtfTypes):
     def _shape(self, number: int) -> TypeSnapshot | None:
         # None for a type that contains an incomplete type.
         try:
-            return super()._shape(number) if self._is_complete(number, 0) else None
+            return super()._shape(number) if self._is_complete(number, 0, set()) else None
         except BtfError:
             return None
 
-    def _is_complete(self, number: int, depth: int) -> bool:
+    def _is_complete(self, number: int, depth: int, seen: set[int]) -> bool:
+        # ``seen`` has the types that were looked at; one that is not complete ends the search.
+        if number in seen:
+            return True
+        seen.add(number)
         found = self.btf.resolve(number)
         forms = self.debug.variants(number)
         has_tag = forms is None or forms.discriminant is None or tagged_union_of(self.btf, found)
         if not has_tag and found.kind != btf_format.Kind.UNION:
             return False  # BTF cannot express which variant is active
         if isinstance(found, btf_types.Array):
-            return self._is_complete(found.type_id, depth)
+            return self._is_complete(found.type_id, depth, seen)
         if isinstance(found, btf_types.Composite) and depth < _MAX_NESTING:
-            return all(self._is_complete(member.type_id, depth + 1) for member in found.members)
+            members = found.members
+            return all(self._is_complete(one.type_id, depth + 1, seen) for one in members)
         return isinstance(found, _VALUES)
 
     # ------------------------------------------------------------ objects

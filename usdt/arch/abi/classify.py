@@ -96,7 +96,7 @@ def abi_type_of(btf: Btf, number: int, *, floats: bool = True) -> AbiType:
     size = btf.size_of(number)
     found = btf.resolve(number)
     scalar = isinstance(found, (btf_types.Int, btf_types.Enum, btf_types.Float, btf_types.Pointer))
-    fields = tuple(_scalar_fields(btf, number, 0, 0)) if size <= _MAX_SIZE else ()
+    fields = _scalar_fields(btf, number, 0, {}) if size <= _MAX_SIZE else ()
     if not floats:
         fields = tuple(replace(field, floating=False) for field in fields)
     aligned = max((field.align for field in fields), default=0)
@@ -110,39 +110,56 @@ def abi_type_of(btf: Btf, number: int, *, floats: bool = True) -> AbiType:
     return AbiType(size, aligned or btf.align_of(number), scalar, fields, description)
 
 
-def _scalar_fields(btf: Btf, number: int, start: int, depth: int) -> Iterator[ScalarField]:
+def _scalar_fields(
+    btf: Btf, number: int, depth: int, known: dict[int, tuple[ScalarField, ...]]
+) -> tuple[ScalarField, ...]:
+    # The scalars of a type, each once. ``known`` has those of the types within it: damaged types
+    # contain one another many times.
+    if number not in known:
+        if depth > _MAX_NESTING:
+            raise BtfError(f"{btf.name}: types nested deeper than {_MAX_NESTING}")
+        inside = dict.fromkeys(_fields_within(btf, number, depth, known))
+        known[number] = tuple(field for field in inside if field.end <= _MAX_SIZE)
+    return known[number]
+
+
+def _fields_within(
+    btf: Btf, number: int, depth: int, known: dict[int, tuple[ScalarField, ...]]
+) -> Iterator[ScalarField]:
     found = btf.resolve(number)
-    if depth > _MAX_NESTING:
-        raise BtfError(f"{btf.name}: types nested deeper than {_MAX_NESTING}")
     match found:
         case btf_types.Float():
-            yield from _float(found, start)
+            yield from _float(found)
         case btf_types.Array():
             step = btf.size_of(found.type_id)
-            for index in range(min(found.count, _MAX_SIZE) if step else 0):
-                yield from _scalar_fields(btf, found.type_id, start + index * step, depth + 1)
+            inner = _scalar_fields(btf, found.type_id, depth + 1, known) if step else ()
+            for index in range(min(found.count, _MAX_SIZE)):
+                yield from (_moved(field, index * step) for field in inner)
         case btf_types.Composite():
             for member in found.members[:_MAX_SIZE]:
                 if member.bitfield_size:
-                    first = start * 8 + member.bit_offset
-                    last = (first + member.bitfield_size - 1) // 8
-                    yield ScalarField(first // 8, last - first // 8 + 1, 1, bits=True)
+                    first, last = member.bit_offset, member.bit_offset + member.bitfield_size - 1
+                    yield ScalarField(first // 8, last // 8 - first // 8 + 1, 1, bits=True)
                 else:
-                    inner = start + member.bit_offset // 8
-                    yield from _scalar_fields(btf, member.type_id, inner, depth + 1)
+                    inner = _scalar_fields(btf, member.type_id, depth + 1, known)
+                    yield from (_moved(field, member.bit_offset // 8) for field in inner)
         case _:
             size = btf.size_of(number)
             if size:  # Rust's () is a number of no bytes
-                yield ScalarField(start, size, size)
+                yield ScalarField(0, size, size)
 
 
-def _float(found: btf_types.Float, start: int) -> Iterator[ScalarField]:
+def _moved(field: ScalarField, by: int) -> ScalarField:
+    return replace(field, start=field.start + by) if by else field
+
+
+def _float(found: btf_types.Float) -> Iterator[ScalarField]:
     # A complex number is a pair of floats.
     if "omplex" in found.name and found.size > 1:
         half = found.size // 2
-        yield ScalarField(start, half, half, floating=True)
-        yield ScalarField(start + half, half, half, floating=True)
+        yield ScalarField(0, half, half, floating=True)
+        yield ScalarField(half, half, half, floating=True)
     elif found.size:
         # The long double of i386 has 12 bytes and is aligned to 4.
         align = 4 if found.size == 12 else found.size
-        yield ScalarField(start, found.size, align, floating=True)
+        yield ScalarField(0, found.size, align, floating=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from usdt.btf.types import Member
 
     Part = tuple[int, int, list[ScalarField] | None]  # start, end and scalars of a field
+    Known = dict[int, list[ScalarField] | None]  # scalars of types, by ID
 
 __all__ = ("scalar_pair_of",)
 
@@ -29,12 +30,24 @@ _MAX_NESTING = 32
 _MAX_MEMBERS = 256
 
 
-def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] | None:
+def scalar_pair_of(btf: Btf, number: int) -> list[ScalarField] | None:
     """Return the one or two scalars of a type; [] for size 0; None if it is passed as memory.
 
     Raises:
         BtfError: the type has no size.
     """
+    return _scalars(btf, number, 0, {})
+
+
+def _scalars(btf: Btf, number: int, depth: int, known: Known) -> list[ScalarField] | None:
+    # Look at each type once: damaged types contain one another many times.
+    if number not in known:
+        known[number] = None  # a type within itself
+        known[number] = _found_scalars(btf, number, depth, known)
+    return known[number]
+
+
+def _found_scalars(btf: Btf, number: int, depth: int, known: Known) -> list[ScalarField] | None:
     found, size = btf.resolve(number), btf.size_of(number)
     if not size:
         return []
@@ -50,9 +63,9 @@ def scalar_pair_of(btf: Btf, number: int, depth: int = 0) -> list[ScalarField] |
     if choice is None and _is_untold(btf, found):
         return [ScalarField(0, size, 1)]  # one field of the whole size: not treated as a scalar
     if choice is not None:
-        made = _chosen(btf, choice, depth)
+        made = _chosen(btf, choice, depth, known)
     else:
-        parts = _parts(btf, found.members, 0, depth)
+        parts = _parts(btf, found.members, 0, depth, known)
         made = _shared(parts) if found.kind == Kind.UNION else _joined(parts)
     return made if made is not None and _is_plain(made, size) else None
 
@@ -64,14 +77,14 @@ def _is_untold(btf: Btf, found: Composite) -> bool:
     return bool(nameless) and isinstance(within, Composite) and len(within.members) > 1
 
 
-def _parts(btf: Btf, members: Sequence[Member], start: int, depth: int) -> list[Part]:
+def _parts(btf: Btf, members: Sequence[Member], start: int, depth: int, known: Known) -> list[Part]:
     # The fields that are not empty.
     found: list[Part] = []
     for member in members:
         size = btf.size_of(member.type_id)
         if size:
             at = start + member.bit_offset // 8
-            inner = scalar_pair_of(btf, member.type_id, depth + 1)
+            inner = _scalars(btf, member.type_id, depth + 1, known)
             if inner is not None:
                 inner = [
                     ScalarField(at + one.start, one.size, one.align, one.floating) for one in inner
@@ -99,14 +112,15 @@ def _shared(parts: list[Part]) -> list[ScalarField] | None:
     return None if one is None else [*one]
 
 
-def _chosen(btf: Btf, choice: TaggedUnion, depth: int) -> list[ScalarField] | None:
+def _chosen(btf: Btf, choice: TaggedUnion, depth: int, known: Known) -> list[ScalarField] | None:
     # The representation of an enum with data.
     tag = ScalarField(choice.discriminant.bit_offset // 8, choice.size, choice.size)
     forms = []
     for _, member in (*choice.variants.values(), *((choice.default,) if choice.default else ())):
         inner = None if member is None else btf.resolve(member.type_id)
         if member is not None and isinstance(inner, Composite):
-            parts = _parts(btf, inner.members[:_MAX_MEMBERS], member.bit_offset // 8, depth + 1)
+            within = inner.members[:_MAX_MEMBERS]
+            parts = _parts(btf, within, member.bit_offset // 8, depth + 1, known)
             forms += [parts] * bool(parts)
     if any(start < tag.end and tag.start < end for parts in forms for start, end, _ in parts):
         return _joined(forms[0]) if len(forms) == 1 else None  # a niche in one variant's data

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("SourceSyntax",)
 
 _MAX_DEPTH = 16
+_MAX_PIECES = 1000  # of one type: prototypes may contain prototypes
 _UNKNOWN = "?"
 
 
@@ -42,6 +43,7 @@ class SourceSyntax:
     def __init__(self, types: DwarfTypes, references: Mapping[int, str]) -> None:
         self._types = types
         self._references = references
+        self._pieces = 0
 
     def type(self, language: str, type_id: int, name: str = "") -> str:
         """Return a type, or the declaration of a variable of that type."""
@@ -98,7 +100,8 @@ class SourceSyntax:
     def _rust(self, type_id: int, depth: int) -> str:
         found = self._types.type(type_id)
         die = self._types.die(type_id)
-        if depth > _MAX_DEPTH:
+        self._pieces = self._pieces + 1 if depth else 0
+        if depth > _MAX_DEPTH or self._pieces > _MAX_PIECES:
             return "…"
         if isinstance(found, Pointer):
             own = "" if die is None else die.text()  # "&str", "*const u8": rustc writes it
@@ -108,8 +111,8 @@ class SourceSyntax:
         if isinstance(found, Void):
             return "()"
         if isinstance(found, FunctionProto):
-            inner = ", ".join(self._rust(one.type_id, depth + 1) for one in found.parameters)
-            return f"fn({inner})"
+            shown = found.parameters[:_MAX_PIECES]
+            return f"fn({', '.join(self._rust(one.type_id, depth + 1) for one in shown)})"
         return found.name or _UNKNOWN
 
     def _go(self, type_id: int, depth: int) -> str:

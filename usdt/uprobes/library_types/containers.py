@@ -187,7 +187,7 @@ def _rust(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
     buffer, count = types.member_by_name(vector, "buf"), types.member_by_name(vector, "len")
     if not isinstance(buffer, LValue) or count is None:
         return None
-    begin = _pointer_in(types, buffer, 0)
+    begin = _pointer_in(types, buffer, 0, set())
     element = begin.type_id if begin is not None else None
     if not text:
         match = _RUST_VECTOR.search(name)
@@ -197,15 +197,19 @@ def _rust(types: MemberAccess, node: LValue, name: str) -> SequenceView | None:
     return SequenceView(begin.address, count, element, text)
 
 
-def _pointer_in(types: MemberAccess, lvalue: LValue, depth: int) -> PointerExpr | None:
-    # The pointer inside a structure of Rust: RawVec, RawVecInner, Unique, NonNull.
+def _pointer_in(
+    types: MemberAccess, lvalue: LValue, depth: int, seen: set[int]
+) -> PointerExpr | None:
+    # The pointer inside a structure of Rust: RawVec, RawVecInner, Unique, NonNull. ``seen`` has the
+    # types that were searched.
     found = None if lvalue.type_id is None else types.btf.resolve(lvalue.type_id)
-    if not isinstance(found, btf_types.Composite) or depth > _MAX_NESTING:
+    if not isinstance(found, btf_types.Composite) or depth > _MAX_NESTING or found.id in seen:
         return None
+    seen.add(found.id)
     for member in found.members[:_MAX_NESTING]:
         inner = types.member_by_name(lvalue, member.name)
         if isinstance(inner, LValue):
-            inner = _pointer_in(types, inner, depth + 1)
+            inner = _pointer_in(types, inner, depth + 1, seen)
         if isinstance(inner, PointerExpr):
             return inner
     return None

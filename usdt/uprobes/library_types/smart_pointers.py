@@ -49,7 +49,7 @@ def pointer_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
     if _CXX.match(name):
         found = (_followed(types, node, path) for path in _PATHS)
         known = next((one for one in found if isinstance(one, PointerExpr)), None)
-        return known or _head(types, node, 0)
+        return known or _head(types, node, 0, set())
     if not _RUST.search(name):
         return None
     inner = _followed(types, node, ("ptr", "pointer"))
@@ -61,18 +61,20 @@ def pointer_in(types: MemberAccess, node: LValue, name: str) -> Node | None:
     return types.member_by_name(counted, "value") or types.member_by_name(counted, "data")
 
 
-def _head(types: MemberAccess, node: Node | None, depth: int) -> PointerExpr | None:
-    # The first element of a libstdc++ tuple, which consists of base classes.
+def _head(types: MemberAccess, node: Node | None, depth: int, seen: set[int]) -> PointerExpr | None:
+    # The first element of a libstdc++ tuple, which consists of base classes. ``seen`` has the types
+    # that were searched.
     if not isinstance(node, LValue) or node.type_id is None or depth > _MAX_NESTING:
         return None
     found = types.btf.resolve(node.type_id)
-    if not isinstance(found, Composite):
+    if not isinstance(found, Composite) or found.id in seen:
         return None
+    seen.add(found.id)
     if found.name.startswith(_HEAD):
         inner = types.member_by_name(node, "__0")
         return inner if isinstance(inner, PointerExpr) else None
     parts = (types.member_at(node, one.bit_offset, one) for one in found.members[:_MAX_NESTING])
-    heads = (_head(types, one, depth + 1) for one in parts)
+    heads = (_head(types, one, depth + 1, seen) for one in parts)
     return next((one for one in heads if one is not None), None)
 
 

@@ -335,9 +335,20 @@ class BtfTypes:
         return self._named(Convert(value, kind, found.id), found)
 
     def _find(
-        self, found: btf_types.Composite, name: str, bits: int, depth: int
+        self,
+        found: btf_types.Composite,
+        name: str,
+        bits: int,
+        depth: int,
+        searched: dict[int, int] | None = None,
     ) -> tuple[int, btf_types.Member] | None:
         # Return the bit offset of a member, and the member; search anonymous structures too.
+        # ``searched`` has the types that were searched, and how deep they are: damaged types repeat
+        # one at every level.
+        searched = {} if searched is None else searched
+        if searched.get(found.id, depth + 1) <= depth:
+            return None
+        searched[found.id] = depth
         for member in found.members:
             if member.name == name:
                 return bits + member.bit_offset, member
@@ -345,7 +356,8 @@ class BtfTypes:
             if not member.name:
                 inner = self.btf.resolve(member.type_id)
                 if isinstance(inner, btf_types.Composite):
-                    found_member = self._find(inner, name, bits + member.bit_offset, depth + 1)
+                    at = bits + member.bit_offset
+                    found_member = self._find(inner, name, at, depth + 1, searched)
                     if found_member is not None:
                         return found_member
         return None
