@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from usdt.btf.c_dump import definition
+from usdt.btf.dump.c_dump import definition
 from usdt.btf.lookup import find_type
 from usdt.btf.reader import Btf
 from usdt.btf.values.compact import CompactFormatter

@@ -42,11 +42,11 @@ def btf(file: str | None, base: str | None, output_format: str) -> None:
 
 def _texts(types: Btf, output_format: str) -> Iterator[str]:
     if output_format == "c":
-        from usdt.btf.c_dump import header  # noqa: PLC0415 - only for this format
+        from usdt.btf.dump.c_dump import header  # noqa: PLC0415 - only for this format
 
         yield from map(printable_lines, header(types))
         return
-    from usdt.btf.raw_dump import raw_lines, to_json  # noqa: PLC0415 - only for this format
+    from usdt.btf.dump.raw_dump import raw_lines, to_json  # noqa: PLC0415 - only for this format
 
     if output_format == "raw":
         yield from map(printable_lines, raw_lines(types))

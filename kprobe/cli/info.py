@@ -48,7 +48,7 @@ def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: b
 
 
 def _type_texts(name: str, *, needed: bool) -> list[str]:
-    from usdt.btf.c_dump import Definitions, definition  # noqa: PLC0415 - not for functions
+    from usdt.btf.dump.c_dump import Definitions, definition  # noqa: PLC0415 - not for functions
     from usdt.btf.lookup import find_type  # noqa: PLC0415
     from usdt.btf.reader import Btf  # noqa: PLC0415
     from usdt.btf.types import Variable  # noqa: PLC0415

@@ -112,7 +112,7 @@ def _call_fields(key: Any) -> Iterator[dict[str, Any]]:
 
 def _raw_fields(key: Any) -> Iterator[dict[str, Any]]:
     from kprobe.tracepoints.raw import arguments_of  # noqa: PLC0415
-    from usdt.btf.declare import declaration  # noqa: PLC0415 - only for them
+    from usdt.btf.dump.declare import declaration  # noqa: PLC0415 - only for them
     from usdt.btf.reader import Btf  # noqa: PLC0415
     from usdt.engine.compiler.ir import BtfType  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from kprobe.functions.symbols import (
 )
 from usdt.base.errors import BtfError, NotSupported, ProbeNotFound
 from usdt.base.frozen import frozen
-from usdt.btf.declare import declaration
+from usdt.btf.dump.declare import declaration
 from usdt.btf.files import modules
 from usdt.btf.format import Kind
 from usdt.btf.reader import Btf

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usdt.base.errors import BtfError
-from usdt.btf.c_dump import header
-from usdt.btf.declare import declaration
+from usdt.btf.dump.c_dump import header
+from usdt.btf.dump.declare import declaration
+from usdt.btf.dump.raw_dump import raw_lines
 from usdt.btf.files import KERNEL
 from usdt.btf.format import RECORD_SIZES, Encoding, Kind, Linkage
 from usdt.btf.lookup import find_type
-from usdt.btf.raw_dump import raw_lines
 from usdt.btf.reader import Btf
 from usdt.btf.types import (
     Array,

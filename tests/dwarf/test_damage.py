@@ -12,7 +12,7 @@ import pytest
 from debug_programs import CXX_SOURCE, assembled, compiled
 
 from usdt.base.errors import TracingError
-from usdt.btf.c_dump import definition
+from usdt.btf.dump.c_dump import definition
 from usdt.dwarf.info import DebugInfo
 from usdt.elf.file import ElfFile
 

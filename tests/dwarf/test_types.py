@@ -14,7 +14,7 @@ from debug_programs import CXX_SOURCE, compiled, gdb, gdb_layouts, layout
 from skips import need_program
 
 from usdt.base.errors import BtfError
-from usdt.btf.c_dump import definition
+from usdt.btf.dump.c_dump import definition
 from usdt.btf.format import Kind
 from usdt.btf.types import Array, Composite, Enum, Forward, FunctionProto, Int, Pointer, Typedef
 from usdt.btf.values.read_plan import ReadPlans

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from usdt.base.errors import BtfError
-from usdt.btf.c_dump import Definitions, header, keyword
+from usdt.btf.dump.c_dump import Definitions, header, keyword
+from usdt.btf.dump.raw_dump import raw_lines, to_json
 from usdt.btf.files import KERNEL
 from usdt.btf.format import Encoding, Kind, Linkage
-from usdt.btf.raw_dump import raw_lines, to_json
 from usdt.btf.reader import Btf
 from usdt.btf.types import Composite
 from usdt.btf.values import Options, Rendered, render, render_libbpf

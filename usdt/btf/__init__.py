@@ -6,9 +6,8 @@ decodes a type when it is first asked for.
 format, types, decode     the format; one record per kind; words → records
 files, reader, lookup     files and sections → ``Btf``; types by their C names
 kernel_files              where the kernel's types are; ``elf_sections``: sections of its image
-declare, c_dump           types → declarations and headers in C; ``c_alignment`` pads and packs
-raw_dump, tagged_union    bpftool's output; structures whose discriminant selects a member
+tagged_union              structures whose discriminant selects a member
 writer, minimize          records → bytes; the types of one value as BTF of their own
-
-``values`` shows data of these types.
+dump/                     types as text: declarations and headers in C, bpftool's output
+values/                   data of these types as text
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.declare import CDeclarationPrinter
+from usdt.btf.dump.declare import CDeclarationPrinter
 from usdt.btf.format import MAX_NESTING, Kind, nesting_error
 from usdt.btf.types import (
     Array,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.declare import declaration
+from usdt.btf.dump.declare import declaration
 from usdt.btf.types import DataSection, Variable
 from usdt.btf.values.options import DumpError, Options, Rendered
 from usdt.btf.values.read_plan import max_text

@@ -13,7 +13,7 @@ import itertools
 import struct
 from typing import TYPE_CHECKING, Any
 
-from usdt.btf.declare import declaration
+from usdt.btf.dump.declare import declaration
 from usdt.btf.types import Enum, FunctionProto, Int, Pointer, Void, flag_names
 from usdt.btf.values.batched_reads import BatchedReads, bitfield_source
 from usdt.btf.values.options import DumpError, Options

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
-from usdt.btf.declare import CDeclarationPrinter
+from usdt.btf.dump.declare import CDeclarationPrinter
 from usdt.btf.format import Kind
 from usdt.btf.types import (
     Array,

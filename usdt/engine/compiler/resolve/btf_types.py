@@ -14,7 +14,7 @@ from usdt.base.frozen import replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE
 from usdt.base.text import closest
 from usdt.btf import types as btf_types
-from usdt.btf.declare import declaration
+from usdt.btf.dump.declare import declaration
 from usdt.btf.format import Encoding
 from usdt.btf.lookup import find_type
 from usdt.btf.types import flag_names, is_char

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.btf.c_alignment import CAlignment
-from usdt.btf.declare import CDeclarationPrinter, declaration
+from usdt.btf.dump.c_alignment import CAlignment
+from usdt.btf.dump.declare import CDeclarationPrinter, declaration
 from usdt.btf.format import MAX_NESTING, Kind, nesting_error
 from usdt.btf.types import (
     Array,
