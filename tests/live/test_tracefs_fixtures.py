@@ -86,7 +86,12 @@ def _asked(running: dict[Path, Fixture]) -> dict[tuple[str, int], list[AttachPoi
 def _both(running: dict[Path, Fixture]) -> tuple[Hits, Hits, list[str]]:
     """The hits of one round as BPF has them, as the kernel's tracer has them, and its notes."""
     accept = TaskFilter(tuple(program.pid for program in running.values()))
-    options: dict[str, Any] = {"accept": accept, "buffer": _ROOM, "max_string": 6000}
+    options: dict[str, Any] = {
+        "accept": accept,
+        "buffer": _ROOM,
+        "backlog": _ROOM,
+        "max_string": 6000,
+    }
     with (
         RingBufferSession(JsonFormatter(), **options) as bpf,
         TracefsSession(JsonFormatter(), **options) as events,

@@ -226,7 +226,9 @@ class StackResolver(Closeable):
         else:
             found = self.frames(kind, pid, addresses_in(data[:length], self._order))
             found = found or Unreadable(no_frames(kind, 0))
-        return found if isinstance(found, Unreadable) else found[:frames]
+        if isinstance(found, Unreadable) or len(found) <= frames:
+            return found  # with the reason why it ends, if it has one
+        return found[:frames]
 
     def _unwind(self, pid: int, data: bytes, length: int) -> list[Frame] | Unreadable:
         user = self._user_symbols()
