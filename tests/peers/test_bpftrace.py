@@ -125,7 +125,9 @@ def test_histograms_are_printed_as_bpftrace_prints_them(loop: Fixture) -> None:
         assert bars(mine) == theirs(text, f"keyed[{key}]")
     numbers = re.search(r"@stats: count (\d+), average (\d+), total (\d+)", text)
     assert numbers
-    count, _, average, _, total = ours["stats"].splitlines()[1].split()[:5]
-    assert (count, str(int(float(average))), total) == numbers.groups()
+    titles, row = (line.split() for line in ours["stats"].splitlines()[:2])
+    shown = dict(zip(titles, row, strict=False))
+    average = str(int(float(shown["AVG"])))
+    assert (shown["COUNT"], average, shown["SUM"]) == numbers.groups()
     counted = {line.split()[2]: line.split()[0] for line in ours["count"].splitlines()[1:]}
     assert counted == dict(re.findall(r"@count\[(\d)\]: (\d+)", text))
