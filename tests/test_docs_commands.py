@@ -60,6 +60,7 @@ COMMANDS = dict([*_in_pages(), *_in_help()])
 def _words(command: str) -> list[str]:
     # The words of the shell, up to a redirection or another command.
     command = re.sub(r"-p (PID|\$[A-Z]+)", "-p 1", command)
+    command = re.sub(r" --btf \S+", "", command)  # a file that this machine does not have
     split = shlex.shlex(command, posix=True, punctuation_chars="();<>|&")
     split.whitespace_split = True
     return [*itertools.takewhile(lambda word: not set(word) <= set("();<>|&"), split)]

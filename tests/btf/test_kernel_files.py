@@ -137,3 +137,11 @@ def test_only_the_types_of_an_image_are_read(tmp_path: Path) -> None:
 )
 def test_build_ids_in_notes(notes: bytes | None, found: str) -> None:
     assert build_id_in(notes) == found
+
+
+def test_a_file_that_is_refused_is_not_used_later(tmp_path: Path) -> None:
+    if not Path(KERNEL).exists():
+        pytest.skip("needs BTF of the kernel")
+    with pytest.raises(BtfError):
+        use_kernel_btf(str(tmp_path / "none"))
+    assert Btf.from_kernel().name == KERNEL

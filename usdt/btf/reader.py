@@ -454,5 +454,10 @@ def use_kernel_btf(path: str | None) -> None:
     """
     name_file(path)
     _kernel_btf.cache_clear()
-    if path is not None:
+    if path is None:
+        return
+    try:
         _kernel_btf()
+    except BaseException:
+        name_file(None)
+        raise
