@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fixtures import build
 from kernelprobes import kprobe, program, tracing_kernel
-from tracing_tools import private, until
+from tracing_tools import USDT, private, until
 
 import kprobe as api
-import usdt
 from kprobe.tracepoints.syscall_numbers import numbers
 from usdt.base.errors import NotSupported
 from usdt.tracefs.mount import tracefs as mounted
@@ -38,10 +37,10 @@ def loop(tmp_path: Path) -> Path:
 @pytest.fixture
 def event(loop: Path) -> Iterator[str]:
     """The name of an event on loop:hit with the field ``round``, which stays."""
-    (probe,) = usdt.list_probes(str(loop), pattern="loop:hit")
-    register = probe.sites[0].args.split("@%")[1].split()[0].removeprefix("r")
-    place = f"{loop}:{probe.sites[0].offset:#x}"
-    kprobe("event", "define", f"p:{_GROUP}/hit {place} round=%{register}:u32")
+    lines = kprobe("events", loop, "loop:hit(arg0)", command=USDT).stdout.splitlines()
+    (line,) = [one for one in lines if one.startswith("p:usdt/loop_hit_site0 ")]
+    line = line.replace("usdt/loop_hit_site0", f"{_GROUP}/hit").replace(" arg0=", " round=")
+    kprobe("event", "define", line)
     yield "hit"
     kprobe("event", "remove", "--yes", f"{_GROUP}/*")
 

@@ -146,6 +146,13 @@ def test_a_function_alone_shows_its_arguments_and_its_return(way: KprobeMethod) 
         assert back["args"] == {"return": result}
 
 
+def test_a_function_alone_without_types_shows_its_return() -> None:
+    """Of a kernel without BTF only the returned word is known."""
+    found = seen(binds, "inet_bind", both_ends=True)
+    assert [event.get("event") for event in found] == [None, "return"] * 2
+    assert [event["args"]["return"] & 0xFFFFFFFF for event in found[1::2]] == [2**32 - 99, 0]
+
+
 @_typed
 def test_a_function_alone_that_returns_nothing() -> None:
     found = seen(binds, "udp_destroy_sock", both_ends=True)

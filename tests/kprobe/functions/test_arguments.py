@@ -24,6 +24,7 @@ from usdt.base.machine import KERNEL_MACHINE
 from usdt.btf.reader import Btf
 from usdt.engine.compiler.ir import ArgumentValue, Node, children
 from usdt.engine.compiler.plan import make_plan
+from usdt.engine.compiler.record.columns import StructColumn
 from usdt.engine.language import parse_probe
 
 if TYPE_CHECKING:
@@ -53,6 +54,28 @@ def test_the_words_of_fentry_are_copied() -> None:
     assert found["addr_len"].fetch == TypedContextWord(16, 4)
     assert found["return"].fetch == AtFunctionReturn(TypedContextWord(24, 4))
     assert [one.name for one in found.values() if not one.hidden] == ["sock", "uaddr", "addr_len"]
+
+
+@pytest.mark.parametrize("context", [_REGISTERS, _TRACED])
+def test_a_number_names_the_same_argument_with_the_same_type(context: CallContextAbi) -> None:
+    """arg1 shows what skb shows: the structure, as docs/kernel.md says."""
+    found = _arguments("ip_send_skb", context)
+    plans = [
+        make_plan(
+            parse_probe(f"ip_send_skb({name})", default="kprobe").items,
+            tuple(found.values()),
+            text=f"ip_send_skb({name})",
+            probe="kprobe:ip_send_skb",
+            declared=2,
+            max_struct=4096,
+            types=KernelTypes(Btf.from_kernel),
+            kernel=True,
+        )
+        for name in ("skb", "arg1")
+    ]
+    columns = [output.column for plan in plans for output in plan.outputs]
+    assert isinstance(columns[0], StructColumn)
+    assert columns[0] == columns[1]
 
 
 @_on_x86
