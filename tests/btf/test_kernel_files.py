@@ -140,8 +140,8 @@ def test_build_ids_in_notes(notes: bytes | None, found: str) -> None:
 
 
 def test_a_file_that_is_refused_is_not_used_later(tmp_path: Path) -> None:
-    if not Path(KERNEL).exists():
+    if not Path(kernel_files.KERNEL).exists():
         pytest.skip("needs BTF of the kernel")
     with pytest.raises(BtfError):
         use_kernel_btf(str(tmp_path / "none"))
-    assert Btf.from_kernel().name == KERNEL
+    assert Btf.from_kernel().name == kernel_files.KERNEL
