@@ -159,6 +159,31 @@ def test_a_recording_is_unwound_when_it_is_shown(bare: Path, tmp_path: Path) -> 
     assert names(event["args"]["ustack"])[:5] == CHAIN
 
 
+@pytest.mark.parametrize(
+    ("words", "chain"),
+    [
+        (("bare:leaf", "syscall:write(fd == -1)"), ["main", "__libc_start_call_main"]),
+        (("uprobe:{}:wide",), CHAIN[2:]),
+    ],
+    ids=["a pair", "a call"],
+)
+def test_a_span_has_the_whole_stack_of_its_end(
+    words: tuple[str, ...], chain: list[str], bare: Path, tmp_path: Path
+) -> None:
+    words = ("--ustack", "-c", str(bare), *(word.format(bare) for word in words))
+    path = tmp_path / "spans.usdt"
+    shown = run_usdt("spans", "--json", *words)
+    kept = run_usdt("record", "--spans", "-o", path, *words)
+    reported = run_usdt("report", "--json", path)
+    for done in (shown, kept, reported):
+        assert done.returncode == 0, done.stderr
+    for done in (shown, reported):
+        [span] = map(json.loads, done.stdout.splitlines())
+        found = names(span["end_args"]["ustack"])
+        assert [one for one in found if "write" not in str(one)][: len(chain)] == chain
+        assert found[-1] == "_start"
+
+
 def test_python_has_a_stack_of_frames_that_exist() -> None:
     need_program("/usr/bin/python3.11", "python3.11")
     command = "/usr/bin/python3.11 -c 'import gc; gc.collect()'"

@@ -139,6 +139,8 @@ class SpanJob:
             max_struct=trace.max_struct,
             via=uprobe_method(trace),
             stacks=trace.stacks,
+            unwind=trace.unwind,
+            stack_bytes=trace.stack_bytes,
         )
         return self._session
 

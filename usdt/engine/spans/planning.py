@@ -106,11 +106,14 @@ class SpanPlanner(AttachPlanner):
             LanguageError: an item is not valid at the probe.
         """
         ends = request is self._spec.end
+        starts = self._spec.end is not None and not ends
         found = make_plan(
             request.items,
             point.arguments,
             text=request.text,
-            stacks=() if self._spec.end is not None and not ends else self._stacks,
+            stacks=() if starts else self._stacks,
+            # An image is kept for every open span: it has no room for a copy of a stack.
+            stack_copy=None if starts else self._stack_copy(point),
             duration=SPAN_DURATION if ends else None,
             whole_call=self._spec.end is None,
             **self._about(point, declared),
