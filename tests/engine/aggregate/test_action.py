@@ -19,7 +19,8 @@ from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear, par
 from usdt.engine.aggregate.values import Value
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.limits import MAX_RESOLUTION
-from usdt.engine.compiler.record.columns import stack_column
+from usdt.engine.compiler.record.columns import SymbolKind, stack_column
+from usdt.engine.language.tree import StackKind
 
 _UNSIGNED = Argument("arg1", ValueType(ValueClass.UNSIGNED, 8), Register(80, 8))
 _S64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -181,8 +182,8 @@ def test_keys_of_every_kind() -> None:
     ((key, value),) = programs.values().items()
     assert value == Value(1)
     assert key[:8] == (0, -5, "a text ", "a t", "comm", hex((1 << 64) - 5), 11, "p:q")
-    assert key[8] == Stack(stack_column("ustack"), 3, 10)
-    assert (key[9].kind, key[9].address, key[9].pid) == ("ustack", TEXT, 10)
+    assert key[8] == Stack(stack_column(StackKind.USER), 3, 10)
+    assert (key[9].kind, key[9].address, key[9].pid) == (SymbolKind.USER, TEXT, 10)
 
 
 def test_what_lay_on_the_stack_before_is_in_no_key() -> None:

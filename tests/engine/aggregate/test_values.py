@@ -20,8 +20,9 @@ from usdt.engine.aggregate.spec import (
     parse_linear,
 )
 from usdt.engine.aggregate.values import NONE, Value, total, unpack, value_size
-from usdt.engine.compiler.record.columns import stack_column
+from usdt.engine.compiler.record.columns import SymbolKind, stack_column
 from usdt.engine.language import parse_items, parse_probe
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.truncated import TruncatedStr
 
 _SIGN, _ALL = 1 << 63, (1 << 64) - 1
@@ -216,10 +217,16 @@ def test_parts_lie_behind_one_another() -> None:
         pytest.param("buf(arg7, 5)", struct.pack("=Q", 3) + b"a\0bcd", "a\0b", id="a buffer"),
         pytest.param("buf(arg7, 5)", b"\xff" * 8 + b"abcde", "abcde", id="a length beyond it"),
         pytest.param(
-            "kstack", struct.pack("=II", 9, 0), Stack(stack_column("kstack"), 9, 0), id="a stack"
+            "kstack",
+            struct.pack("=II", 9, 0),
+            Stack(stack_column(StackKind.KERNEL), 9, 0),
+            id="a stack",
         ),
         pytest.param(
-            "usym(arg7)", struct.pack("=QQ", 4096, 7), Address("ustack", 4096, 7), id="a symbol"
+            "usym(arg7)",
+            struct.pack("=QQ", 4096, 7),
+            Address(SymbolKind.USER, 4096, 7),
+            id="a symbol",
         ),
     ],
 )

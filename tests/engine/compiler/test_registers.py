@@ -13,7 +13,7 @@ from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.entry_return import split_entry_return
 from usdt.engine.compiler.ir import U64, ArgumentValue
 from usdt.engine.compiler.plan import ProbePlan, make_plan
-from usdt.engine.compiler.record.columns import SymbolColumn
+from usdt.engine.compiler.record.columns import SymbolColumn, SymbolKind
 from usdt.engine.compiler.record.layout import RecordField
 from usdt.engine.language import parse_probe, render
 
@@ -55,7 +55,9 @@ def test_the_name_of_a_register_is_none_of_an_argument() -> None:
 def test_the_caller_is_a_symbol_and_a_number(kernel: bool) -> None:
     (output,) = plan("caller", ContextRegisters("x86_64", kernel, entry=True)).outputs
     assert output.node == ArgumentValue(Memory(152, None, 1, 0, 8, 8, kernel=kernel), U64)
-    assert output.column == SymbolColumn(U64, "kcaller" if kernel else "ucaller")
+    assert output.column == SymbolColumn(
+        U64, SymbolKind.KERNEL_CALLER if kernel else SymbolKind.USER_CALLER
+    )
     field = RecordField("caller", output.column, 40)
     assert RecordField.from_json(field.to_json()) == field
     assert form(plan("hex(caller)").outputs[0]) == "hex"

@@ -9,7 +9,7 @@ from support.planning import form
 from usdt.base.errors import LanguageError
 from usdt.engine.compiler.record.columns import StackColumn, StackCopyColumn
 from usdt.engine.compiler.record.layout import BadLayout, RecordField
-from usdt.engine.language.tree import MAX_FRAMES
+from usdt.engine.language.tree import MAX_FRAMES, StackKind
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,11 @@ def test_a_stack_is_no_number() -> None:
 
 @pytest.mark.parametrize(
     "column",
-    [StackColumn("ustack", 40, 5), StackColumn("kstack", 1016), StackCopyColumn(168, 4096, 3)],
+    [
+        StackColumn(StackKind.USER, 40, 5),
+        StackColumn(StackKind.KERNEL, 1016),
+        StackCopyColumn(168, 4096, 3),
+    ],
 )
 def test_a_recording_says_how_many_are_shown(column: StackColumn | StackCopyColumn) -> None:
     field = RecordField("it", column, 40)

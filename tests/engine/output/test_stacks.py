@@ -10,10 +10,10 @@ from support.planning import plan
 
 from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.ir import U64
-from usdt.engine.compiler.record.columns import IntColumn, StackColumn
+from usdt.engine.compiler.record.columns import IntColumn, SymbolKind, stack_column
 from usdt.engine.compiler.record.layout import RecordField
 from usdt.engine.language import parse_probe
-from usdt.engine.language.tree import MAX_FRAMES
+from usdt.engine.language.tree import MAX_FRAMES, StackKind
 from usdt.engine.output.formatters import (
     EventFormatter,
     FoldedFormatter,
@@ -25,9 +25,10 @@ from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver, addresses_in, no_frames, wants_user_symbols
 
-KERNEL = KernelSymbols(
+SYMBOLS = KernelSymbols(
     b"ffffffff81000000 T inner\nffffffff81000100 T outer\nffffffff81000200 T x\n"
 )
+USER, KERNEL = stack_column(StackKind.USER), stack_column(StackKind.KERNEL)
 RAW = struct.pack("=3Q", 0xFFFFFFFF81000012, 0xFFFFFFFF81000134, 0)
 
 
@@ -104,34 +105,34 @@ def test_addresses_end_at_the_first_zero_or_with_the_bytes() -> None:
 
 
 def test_a_stack_without_frames_says_why() -> None:
-    resolver = StackResolver(kernel=KERNEL)
+    resolver = StackResolver(kernel=SYMBOLS)
     for length in (0, -14):
-        assert "no frames: hit in user mode" in resolver.text("kstack", 1, b"", length)
-        assert "no frames" in json.loads(resolver.json("ustack", 1, b"", length))["error"]
-        assert resolver.value("ustack", 1, b"", length) == Unreadable(no_frames("ustack", length))
-        assert resolver.fold("kstack", 1, b"", length) == "[no kernel frames]"
-    assert "errno 14" in no_frames("ustack", -14)
+        assert "no frames: hit in user mode" in resolver.text(KERNEL, 1, b"", length)
+        assert "no frames" in json.loads(resolver.json(USER, 1, b"", length))["error"]
+        assert resolver.value(USER, 1, b"", length) == Unreadable(no_frames(StackKind.USER, length))
+        assert resolver.fold(KERNEL, 1, b"", length) == "[no kernel frames]"
+    assert "errno 14" in no_frames(StackKind.USER, -14)
 
 
 def test_a_kernel_stack_in_every_form() -> None:
-    resolver = StackResolver(kernel=KERNEL)
-    assert resolver.text("kstack", 1, RAW, 16) == (
+    resolver = StackResolver(kernel=SYMBOLS)
+    assert resolver.text(KERNEL, 1, RAW, 16) == (
         "\n        inner+0x12 [kernel]\n        outer+0x34 [kernel]"
     )
-    assert [one["symbol"] for one in json.loads(resolver.json("kstack", 1, RAW, 16))] == [
+    assert [one["symbol"] for one in json.loads(resolver.json(KERNEL, 1, RAW, 16))] == [
         "inner",
         "outer",
     ]
-    assert resolver.fold("kstack", 1, RAW, 16) == "outer_[k];inner_[k]"
-    assert resolver.fold("kstack", 1, RAW, 16, 1) == "inner_[k]"
-    assert resolver.text("kstack", 1, RAW, 16, 1).count("\n") == 1
+    assert resolver.fold(KERNEL, 1, RAW, 16) == "outer_[k];inner_[k]"
+    assert resolver.fold(stack_column(StackKind.KERNEL, 1), 1, RAW, 16) == "inner_[k]"
+    assert resolver.text(stack_column(StackKind.KERNEL, 1), 1, RAW, 16).count("\n") == 1
 
 
 def test_without_a_source_user_addresses_stay_numbers() -> None:
     resolver = StackResolver()
-    assert resolver.frames("ustack", 1, [5]) == [Frame(5)]
-    assert resolver.frame("ustack", 1, 5) == Frame(5)
-    assert StackResolver(lambda: None).frames("ustack", 1, [5]) == [Frame(5)]
+    assert resolver.frames(StackKind.USER, 1, [5]) == [Frame(5)]
+    assert resolver.frame(SymbolKind.USER, 1, 5) == Frame(5)
+    assert StackResolver(lambda: None).frames(StackKind.USER, 1, [5]) == [Frame(5)]
 
 
 def test_a_stack_that_comes_again_is_named_once_until_there_is_news() -> None:
@@ -139,12 +140,12 @@ def test_a_stack_that_comes_again_is_named_once_until_there_is_news() -> None:
     with StackResolver(lambda: users) as resolver:
         resolver.wanted = True
         for _ in range(5):
-            assert resolver.fold("ustack", 9, RAW, 16) == "f9;f9"
+            assert resolver.fold(USER, 9, RAW, 16) == "f9;f9"
         assert users.asked == 1
         users.news = True
         resolver.observe((9,))
         users.news = False
-        resolver.fold("ustack", 9, RAW, 16)
+        resolver.fold(USER, 9, RAW, 16)
         assert users.asked == 2
         assert resolver.take_notices() == ["one notice"]
         assert resolver.take_notices() == []
@@ -166,15 +167,15 @@ def test_nobody_is_looked_at_unless_user_stacks_are_shown() -> None:
     assert users.looks
 
 
-_KSTACK = RecordField("kstack", StackColumn("kstack", 16))
-_USTACK = RecordField("ustack", StackColumn("ustack", 16))
+_KSTACK = RecordField("kstack", KERNEL)
+_USTACK = RecordField("ustack", USER)
 _NUMBER = RecordField("arg0", IntColumn(U64))
 
 
 def test_text_shows_stacks_behind_all_values() -> None:
-    form = TextFormatter(stacks=StackResolver(kernel=KERNEL))
+    form = TextFormatter(stacks=StackResolver(kernel=SYMBOLS))
     values = [
-        FieldSource(_KSTACK, form.stack("kstack", "v0", "n0", MAX_FRAMES)),
+        FieldSource(_KSTACK, form.stack(KERNEL, "v0", "n0")),
         FieldSource(_NUMBER, form.integer("v1")),
     ]
     made = eval(f"lambda time, contexts, key, v0, n0, v1: {form.record(values)}", form.names)
@@ -185,11 +186,11 @@ def test_text_shows_stacks_behind_all_values() -> None:
 
 
 def test_folded_lines_leave_values_out() -> None:
-    form = FoldedFormatter(StackResolver(lambda: Users(), KERNEL))  # noqa: PLW0108
+    form = FoldedFormatter(StackResolver(lambda: Users(), SYMBOLS))  # noqa: PLW0108
     values = [
-        FieldSource(_KSTACK, form.stack("kstack", "v0", "n0", MAX_FRAMES)),
+        FieldSource(_KSTACK, form.stack(KERNEL, "v0", "n0")),
         FieldSource(_NUMBER, form.integer("v1")),
-        FieldSource(_USTACK, form.stack("ustack", "v0", "n0", MAX_FRAMES)),
+        FieldSource(_USTACK, form.stack(USER, "v0", "n0")),
     ]
     made = eval(f"lambda time, contexts, key, v0, n0, v1: {form.record(values)}", form.names)
     context = form.context(7, 7, 0, "a;b\n", "p:n")

@@ -12,6 +12,8 @@ import pytest
 from planning import plan
 from recordings import header, make, read, record
 
+from usdt.engine.compiler.record.columns import SymbolKind
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters import EventFormatter
 from usdt.engine.output.frames import Frame
 from usdt.engine.output.output_file import OutputFile
@@ -65,7 +67,7 @@ def test_a_process_is_noted_and_restored() -> None:
     assert block.kind == MAPS
     address = own_code()
     with taken(block) as stacks:
-        (frame,) = stacks.frames("ustack", os.getpid(), [address])
+        (frame,) = stacks.frames(StackKind.USER, os.getpid(), [address])
     assert frame.address == address
     assert "python" in frame.module
 
@@ -73,12 +75,12 @@ def test_a_process_is_noted_and_restored() -> None:
 def test_a_process_that_was_not_noted_stays_numbers_though_its_number_lives_here() -> None:
     address = own_code()
     with taken() as stacks:
-        assert stacks.frames("ustack", os.getpid(), [address]) == [Frame(address)]
-        assert stacks.frame("ustack", os.getpid(), address) == Frame(address)
+        assert stacks.frames(StackKind.USER, os.getpid(), [address]) == [Frame(address)]
+        assert stacks.frame(SymbolKind.USER, os.getpid(), address) == Frame(address)
     with taken(*noted(os.getppid())) as stacks:
-        assert stacks.frames("ustack", os.getpid(), [address]) == [Frame(address)]
+        assert stacks.frames(StackKind.USER, os.getpid(), [address]) == [Frame(address)]
     with taken(*noted(os.getpid())) as stacks:
-        assert stacks.frame("ustack", os.getpid(), address) != Frame(address)
+        assert stacks.frame(SymbolKind.USER, os.getpid(), address) != Frame(address)
 
 
 def test_the_number_of_processes_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,9 +88,9 @@ def test_the_number_of_processes_kept_is_bounded(monkeypatch: pytest.MonkeyPatch
     own, parent = noted(os.getpid()), noted(os.getppid())
     address = own_code()
     with taken(*own, *parent) as stacks:
-        assert stacks.frame("ustack", os.getpid(), address) == Frame(address)
+        assert stacks.frame(SymbolKind.USER, os.getpid(), address) == Frame(address)
     with taken(*parent, *own) as stacks:
-        assert stacks.frame("ustack", os.getpid(), address) != Frame(address)
+        assert stacks.frame(SymbolKind.USER, os.getpid(), address) != Frame(address)
 
 
 def test_the_size_of_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,10 +98,10 @@ def test_the_size_of_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     address = own_code()
     own = noted(os.getpid())
     with taken(*own * 3) as stacks:  # each takes the place of the last
-        assert stacks.frame("ustack", os.getpid(), address).module
+        assert stacks.frame(SymbolKind.USER, os.getpid(), address).module
         assert not stacks.take_notices()
     with taken(*own, *noted(os.getppid())) as stacks:  # the older one is forgotten
-        assert stacks.frame("ustack", os.getpid(), address) == Frame(address)
+        assert stacks.frame(SymbolKind.USER, os.getpid(), address) == Frame(address)
         assert stacks.take_notices() == [
             "too many snapshots of processes: some addresses stay numbers"
         ]
@@ -146,17 +148,19 @@ def test_damaged_notes(block: Block) -> None:
 
 def test_damaged_symbols_of_the_kernel() -> None:
     with taken(Block(KSYM, b"not compressed")) as stacks, pytest.raises(RecordingError):
-        stacks.frame("kstack", 1, 1 << 63)
+        stacks.frame(SymbolKind.KERNEL, 1, 1 << 63)
 
 
 def test_symbols_of_the_kernel() -> None:
     lines = b"ffffffff81000000 T first\nffffffff81000100 t second\t[mod]\n"
     with taken(Block(KSYM, zlib.compress(lines))) as stacks:
-        first, second = stacks.frames("kstack", 1, [0xFFFFFFFF81000010, 0xFFFFFFFF81000104])
+        first, second = stacks.frames(StackKind.KERNEL, 1, [0xFFFFFFFF81000010, 0xFFFFFFFF81000104])
     assert (first.symbol, first.offset) == ("first", 0x10)
     assert (second.symbol, second.offset, second.module) == ("second", 4, "[mod]")
     with taken() as stacks:
-        assert stacks.frame("kstack", 1, 1 << 63) == Frame(1 << 63), "not this machine's kernel"
+        assert stacks.frame(SymbolKind.KERNEL, 1, 1 << 63) == Frame(1 << 63), (
+            "not this machine's kernel"
+        )
         assert not stacks.take_notices()
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.outputs import Output
+    from usdt.engine.compiler.record.columns import SymbolKind
     from usdt.engine.language.tree import Item
 
 __all__ = (
@@ -75,9 +76,9 @@ class Stack:
 
 @frozen
 class Address:
-    """An address to be shown as a symbol; ``kind`` is a ``SymbolKind``."""
+    """An address to be shown as a symbol."""
 
-    kind: str
+    kind: SymbolKind
     address: int
     pid: int
 

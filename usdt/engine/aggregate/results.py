@@ -11,6 +11,7 @@ from usdt.base.frozen import frozen
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, Stack
 from usdt.engine.compiler.value_names import NamedNumber
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters import escape
 from usdt.engine.output.frames import folded, frame_json, frame_text
 from usdt.engine.output.stacks import no_frames, no_frames_folded
@@ -124,7 +125,7 @@ class Results:
         if isinstance(value, Stack):
             return self._stack(name, value)
         if isinstance(value, Address):
-            frame = self._resolver.frame(_kind(value.kind), value.pid, value.address)
+            frame = self._resolver.frame(value.kind, value.pid, value.address)
             return Part(name, frame_text(frame), frame_json(frame))
         if isinstance(value, str):
             shown = escape(value) + ("..." if isinstance(value, TruncatedStr) else "")
@@ -144,14 +145,8 @@ class Results:
             return Part(name, "", error, (f"({why})",), no_frames_folded(kind))
         frames = self._resolver.frames(kind, stack.pid, addresses)[: stack.column.frames]
         text = f"[{', '.join(map(frame_json, frames))}]"
-        return Part(
-            name, "", text, tuple(map(frame_text, frames)), folded(frames, kernel=kind == "kstack")
-        )
-
-
-def _kind(word: str) -> Any:
-    # Only for the type checker: the word is "ustack" or "kstack".
-    return word
+        kernel = kind is StackKind.KERNEL
+        return Part(name, "", text, tuple(map(frame_text, frames)), folded(frames, kernel=kernel))
 
 
 def _number(value: Any) -> float | None:

@@ -124,7 +124,7 @@ def _keys(values: dict[str, Any]) -> str | None:
     items = parse_keys(by, "--by").items  # alone, so that error columns refer to the user's text
     keys = [by] if by is not None else []
     given = [item.text for item in items]
-    stacks: tuple[str, ...] = stacks_of(values)
+    stacks = tuple(kind.value for kind in stacks_of(values))
     if values.get("folded"):
         stacks = ("comm", *(() if any(map(is_stack, items)) else stacks))
     keys += [stack for stack in stacks if stack not in given]

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
-    from usdt.engine.compiler.record.columns import StackKind
-    from usdt.engine.language.tree import Item, ProbeKind, ProbeText
+    from usdt.engine.language.tree import Item, ProbeKind, ProbeText, StackKind
 
     Decorator: TypeAlias = Callable[[Any], Any]
 
@@ -159,10 +158,11 @@ def _check(values: dict[str, Any]) -> None:
 
 
 def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
-    """Return the kinds of stacks that the options ask for: ``ustack``, ``kstack``."""
-    kinds: tuple[StackKind, ...] = ("ustack", "kstack")
-    given = tuple(kind for kind in kinds if values.get(kind) or values.get("stack"))
-    return given or (kinds[:1] if values.get("folded") else ())
+    """Return the kinds of stacks that ``--ustack``, ``--kstack``, ``--stack`` ask for."""
+    from usdt.engine.language.tree import StackKind  # noqa: PLC0415 - not for --help
+
+    given = tuple(kind for kind in StackKind if values.get(kind.value) or values.get("stack"))
+    return given or ((StackKind.USER,) if values.get("folded") else ())
 
 
 def _show_progress(done: int, total: int) -> None:

@@ -16,6 +16,7 @@ from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.cli.trace import check_lines, symbolizer
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters import JsonFormatter, TextFormatter
 from usdt.engine.output.span_tree import DEPTH_MARK, SELF_MARK, MeasuredLine, SpanTree
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
@@ -61,7 +62,9 @@ def run_spans(kind: ProbeKind, values: dict[str, Any]) -> int:
     spec = spec_of(kind, values["start"], values["end"], values)
     keys = () if spec.end is None else (*spec.key.items, *spec.end_key.items)
     options = parse_options(spec.requests, values, keys=keys, calls=spec.end is None)
-    wanted = "ustack" in options.trace.stacks or any(map(wants_user_symbols, options.requests))
+    wanted = StackKind.USER in options.trace.stacks or any(
+        map(wants_user_symbols, options.requests)
+    )
     check_lines(options, user_symbols=wanted)
     with StackResolver(symbolizer, lines=options.output.lines) as resolver:
         resolver.wanted = wanted

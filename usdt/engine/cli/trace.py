@@ -12,6 +12,7 @@ from usdt.base.frozen import replace
 from usdt.engine.cli.click_group import say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
@@ -58,7 +59,7 @@ def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
     options = replace(options, requests=requests, trace=trace)
     if trace.via == TRACEFS:
         _check_tracefs(values)
-    user_symbols = "ustack" in options.trace.stacks or any(
+    user_symbols = StackKind.USER in options.trace.stacks or any(
         map(wants_user_symbols, options.requests)
     )
     check_lines(options, user_symbols=user_symbols)

@@ -46,7 +46,6 @@ from usdt.engine.compiler.record.columns import (
     IntColumn,
     IntFormat,
     SocketAddressColumn,
-    StackKind,
     StringColumn,
     StructColumn,
     StructForm,
@@ -65,7 +64,7 @@ from usdt.engine.compiler.resolve import (
     resolve_caller,
 )
 from usdt.engine.compiler.value_names import Enumerators, ValueNames
-from usdt.engine.language.tree import MAX_FRAMES, Call, Name, stack_of
+from usdt.engine.language.tree import MAX_FRAMES, Call, Name, StackKind, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +147,7 @@ def output_of(item: Item, scope: Scope) -> Output:
 
 def _caller(tree: Name, key: str, scope: Scope) -> Output:
     node = resolve_caller(tree, scope)
-    kind: SymbolKind = "kcaller" if scope.registers.kernel else "ucaller"
+    kind = SymbolKind.KERNEL_CALLER if scope.registers.kernel else SymbolKind.USER_CALLER
     return Output(key, SymbolColumn(node.type, kind), node, may_fault=can_fail(node))
 
 
@@ -157,17 +156,17 @@ _BUILTINS: dict[str, Callable[[Name, str, Scope], Output]] = {
     "caller": _caller,
     "comm": lambda _, key, __: Output(key, CommColumn()),
     "func": lambda _, key, scope: Output(key, ConstColumn(scope.function)),
-    "kstack": lambda _, key, scope: stack_output("kstack", scope, key),
-    "ustack": lambda _, key, scope: stack_output("ustack", scope, key),
+    "kstack": lambda _, key, scope: stack_output(StackKind.KERNEL, scope, key),
+    "ustack": lambda _, key, scope: stack_output(StackKind.USER, scope, key),
 }
 
 
 def stack_output(kind: StackKind, scope: Scope, key: str = "", frames: int = MAX_FRAMES) -> Output:
     """Return the output of a stack; its default key is the kind."""
-    copy = scope.stack_copy() if kind == "ustack" and scope.stack_copy else None
+    copy = scope.stack_copy() if kind is StackKind.USER and scope.stack_copy else None
     if copy is not None:
-        return Output(key or kind, replace(copy, frames=frames))
-    return Output(key or kind, stack_column(kind, frames))
+        return Output(key or kind.value, replace(copy, frames=frames))
+    return Output(key or kind.value, stack_column(kind, frames))
 
 
 def unavailable_output(key: str, node: Unavailable) -> Output:
@@ -345,9 +344,9 @@ def _plain(
     if node.type.kind is ValueClass.FLOAT:
         column = FloatColumn(node.type.size, cast)
     elif display is Display.USER_SYMBOL:
-        column = SymbolColumn(node.type, "ustack")
+        column = SymbolColumn(node.type, SymbolKind.USER)
     elif display is Display.KERNEL_SYMBOL:
-        column = SymbolColumn(node.type, "kstack")
+        column = SymbolColumn(node.type, SymbolKind.KERNEL)
     else:
         column = IntColumn(node.type, _INT_FORMATS[display], names, cast)
     return Output(key, column, node, may_fault=can_fail(node))

@@ -13,7 +13,6 @@ from usdt.engine.compiler.outputs import Output, argument_output, output_of, sta
 from usdt.engine.compiler.record.columns import (
     BufferColumn,
     SocketAddressColumn,
-    StackKind,
     StringColumn,
     StructColumn,
     StructListColumn,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.record.columns import StackCopyColumn
     from usdt.engine.compiler.resolve import TypeProvider
-    from usdt.engine.language.tree import Item
+    from usdt.engine.language.tree import Item, StackKind
 
 __all__ = ("ProbePlan", "make_plan", "placed")
 
@@ -128,7 +127,7 @@ def make_plan(
         max_struct: bytes that are kept of a structure; 0: a pointer to one is shown as an address.
         function: the value of ``func``; by default the probe's name.
         types: resolves members and named types; None if no type information is available.
-        stacks: stacks to record in addition to the items: ``ustack``, ``kstack``.
+        stacks: stacks to record in addition to the items.
         stack_copy: as in :class:`Scope`.
         kernel: whether addresses may be in the kernel.
         whole_call: whether the hit is the return of a system call, whose arguments are shown
@@ -170,7 +169,7 @@ def make_plan(
     predicates = [node for node in nodes if not (isinstance(node, Number) and node.value)]
     predicates.sort(key=can_fail)  # cheap predicates first: those that cannot fail read no memory
     shown = list(outputs.values())
-    shown += [stack_output(kind, scope) for kind in stacks if kind not in outputs]
+    shown += [stack_output(kind, scope) for kind in stacks if kind.value not in outputs]
     if len(shown) > MAX_OUTPUTS:
         raise LanguageError(text, 0, f"{len(shown)} values; at most {MAX_OUTPUTS} can be shown")
     whole = whole_call and list(outputs)[: len(every)] == [item.name for item in every]

@@ -35,6 +35,7 @@ __all__ = (
     "Name",
     "ProbeKind",
     "ProbeText",
+    "StackKind",
     "Text",
     "TypeKind",
     "TypeName",
@@ -53,8 +54,6 @@ ProbeKind = Literal["usdt", "uprobe", "kprobe", "tracepoint", "rawtp", "syscall"
 MAX_HEIGHT = 100  # levels of a tree
 MAX_FRAMES = 127  # of a stack: PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_event.h
 
-StackName = Literal["ustack", "kstack"]
-STACKS: tuple[StackName, ...] = ("ustack", "kstack")
 
 BUILTINS = frozenset(
     "caller cgroup comm cpu duration func gid kstack pcomm pid ppid tid ts uid ustack".split()  # noqa: SIM905
@@ -92,6 +91,17 @@ PRECEDENCE = {
 }
 
 _PREDICATES = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&", "||"))
+
+
+class StackKind(enum.Enum):
+    """Whose stack it is; the values are the names in the language and in recordings."""
+
+    USER = "ustack"
+    KERNEL = "kstack"
+
+
+#: The names of stacks in the language.
+STACKS = tuple(kind.value for kind in StackKind)
 
 
 class TypeKind(enum.Enum):
@@ -378,15 +388,15 @@ def names_in(tree: Expression) -> Iterator[str]:
                 yield "return"
 
 
-def stack_of(tree: Expression) -> tuple[StackName, int] | None:
+def stack_of(tree: Expression) -> tuple[StackKind, int] | None:
     """Return the kind of a stack and its greatest number of frames; None for other expressions.
 
     ``ustack`` has :data:`MAX_FRAMES`, ``ustack(5)`` has 5.
     """
-    for kind in STACKS:
-        if isinstance(tree, Name) and tree.name == kind:
+    for kind in StackKind:
+        if isinstance(tree, Name) and tree.name == kind.value:
             return kind, MAX_FRAMES
-        if isinstance(tree, Call) and tree.function == kind:
+        if isinstance(tree, Call) and tree.function == kind.value:
             (frames,) = tree.arguments
             return kind, frames.value if isinstance(frames, Integer) else MAX_FRAMES
     return None

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 from usdt.base.errors import TracingError
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words, run_length
 from usdt.engine.compiler.record.columns import (
-    STACK_COPY,
     WORD,
     ArrayColumn,
     BufferColumn,
@@ -272,10 +271,8 @@ def _expression(index: int, bit: int, field: RecordField, form: Formatter, order
             return form.struct(value, length, field.key, column, order)
         case ArrayColumn():
             return form.array(value, length, field.key, column, order)
-        case StackColumn():
-            return form.stack(column.kind, value, length, column.frames)
-        case StackCopyColumn():
-            return form.stack(STACK_COPY, value, length, column.frames)
+        case StackColumn() | StackCopyColumn():
+            return form.stack(column, value, length)
         case FloatColumn():
             expression = form.floating(value)
         case BytesColumn():

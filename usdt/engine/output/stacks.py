@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from usdt.arch.locations import Unreadable
 from usdt.arch.pt_regs import pt_regs_size
@@ -20,20 +20,20 @@ from usdt.base.closeable import Closeable
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable
 from usdt.engine.compiler.record.columns import (
-    STACK_COPY,
     StackColumn,
     StackCopyColumn,
     StructColumn,
     StructListColumn,
     SymbolColumn,
+    SymbolKind,
 )
-from usdt.engine.language.tree import MAX_FRAMES, Call, Name, stack_of, walk
+from usdt.engine.language.tree import Call, Name, StackKind, stack_of, walk
 from usdt.engine.output.frames import Frame, Stack, folded, frame_json, frame_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.compiler.record.columns import Column, StackKind, StackSource, SymbolKind
+    from usdt.engine.compiler.record.columns import AnyStack, Column
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.kernel_symbols import KernelSymbols
@@ -49,7 +49,6 @@ __all__ = (
 )
 
 _INDENT = " " * 8
-_OF_CALLERS: dict[SymbolKind, StackKind] = {"ucaller": "ustack", "kcaller": "kstack"}
 _KEPT = 1 << 14  # maximum distinct stacks whose text is kept
 
 
@@ -114,7 +113,7 @@ class StackResolver(Closeable):
         self._make_user = user
         self._user: UserSymbols | None = None
         self._kernel = kernel
-        self._kept: dict[Any, Any] = {}
+        self._kept: dict[Any, str] = {}
 
     # ------------------------------------------------------------ names
 
@@ -122,26 +121,34 @@ class StackResolver(Closeable):
         """Return the frames of a stack, innermost first.
 
         Args:
-            kind: ``ustack`` or ``kstack``.
+            kind: whose stack it is.
             pid: the process ID, as in /proc.
             addresses: the addresses from the kernel, without the zeros after them.
         """
-        if kind == "kstack":
-            return self._kernel_symbols().frames(addresses)
-        user = self._user_symbols()
-        if user is None:
-            return [Frame(address) for address in addresses]
-        return user.frames(pid, addresses)
+        match kind:
+            case StackKind.KERNEL:
+                return self._kernel_symbols().frames(addresses)
+            case StackKind.USER:
+                user = self._user_symbols()
+                if user is None:
+                    return [Frame(address) for address in addresses]
+                return user.frames(pid, addresses)
+            case _:
+                assert_never(kind)
 
     def frame(self, kind: SymbolKind, pid: int, address: int) -> Frame:
         """Return the frame of an address, or of the call before a return address."""
-        if kind in _OF_CALLERS:
-            # All addresses of a stack but the first are return addresses.
-            return self.frames(_OF_CALLERS[kind], pid, (0, address))[-1]
-        if kind == "kstack":
-            return self._kernel_symbols().frame(address)
-        user = self._user_symbols()
-        return Frame(address) if user is None else user.frame(pid, address)
+        match kind:
+            case SymbolKind.USER_CALLER | SymbolKind.KERNEL_CALLER:
+                # All addresses of a stack but the first are return addresses.
+                return self.frames(kind.stack, pid, (0, address))[-1]
+            case SymbolKind.KERNEL:
+                return self._kernel_symbols().frame(address)
+            case SymbolKind.USER:
+                user = self._user_symbols()
+                return Frame(address) if user is None else user.frame(pid, address)
+            case _:
+                assert_never(kind)
 
     def observe(self, pids: Sequence[int]) -> None:
         """Record the mappings of processes, if user symbols are needed."""
@@ -194,41 +201,36 @@ class StackResolver(Closeable):
 
     # ------------------------------------------------------------ records
 
-    def text(
-        self, kind: StackSource, pid: int, data: bytes, length: int, frames: int = MAX_FRAMES
-    ) -> str:
+    def text(self, column: AnyStack, pid: int, data: bytes, length: int) -> str:
         """Return a recorded stack as text: one line per frame, each preceded by a newline."""
-        found = self._rendered(_stack_text, kind, pid, data, length, frames=frames)
-        return str(found)
+        return self._rendered(_stack_text, column, pid, data, length)
 
-    def json(
-        self, kind: StackSource, pid: int, data: bytes, length: int, frames: int = MAX_FRAMES
-    ) -> str:
+    def json(self, column: AnyStack, pid: int, data: bytes, length: int) -> str:
         """Return a recorded stack as JSON: a list of objects, or an object with ``error``."""
-        found = self._rendered(_stack_json, kind, pid, data, length, frames=frames)
-        return str(found)
+        return self._rendered(_stack_json, column, pid, data, length)
 
-    def fold(
-        self, kind: StackSource, pid: int, data: bytes, length: int, frames: int = MAX_FRAMES
-    ) -> str:
+    def fold(self, column: AnyStack, pid: int, data: bytes, length: int) -> str:
         """Return a recorded stack as ``outer;…;inner``."""
-        return str(self._rendered(_stack_folded, kind, pid, data, length, frames=frames))
+        return self._rendered(_stack_folded, column, pid, data, length)
 
     def value(
-        self, kind: StackSource, pid: int, data: bytes, length: int, frames: int = MAX_FRAMES
+        self, column: AnyStack, pid: int, data: bytes, length: int
     ) -> list[Frame] | Unreadable:
         """Return the first frames of a recorded stack, or the reason why there are none."""
         if length <= 0:
-            return Unreadable(no_frames("kstack" if kind == "kstack" else "ustack", length))
+            return Unreadable(no_frames(column.kind, length))
         found: list[Frame] | Unreadable
-        if kind == STACK_COPY:
-            found = self._unwind(pid, data, length)
-        else:
-            found = self.frames(kind, pid, addresses_in(data[:length], self._order))
-            found = found or Unreadable(no_frames(kind, 0))
-        if isinstance(found, Unreadable) or len(found) <= frames:
+        match column:
+            case StackCopyColumn():
+                found = self._unwind(pid, data, length)
+            case StackColumn():
+                found = self.frames(column.kind, pid, addresses_in(data[:length], self._order))
+                found = found or Unreadable(no_frames(column.kind, 0))
+            case _:
+                assert_never(column)
+        if isinstance(found, Unreadable) or len(found) <= column.frames:
             return found  # with the reason why it ends, if it has one
-        return found[:frames]
+        return found[: column.frames]
 
     def _unwind(self, pid: int, data: bytes, length: int) -> list[Frame] | Unreadable:
         user = self._user_symbols()
@@ -250,34 +252,33 @@ class StackResolver(Closeable):
     def _rendered(
         self,
         render: Callable[[StackKind, list[Frame] | Unreadable], str],
-        kind: StackSource,
+        column: AnyStack,
         pid: int,
         data: bytes,
         length: int,
-        *,
-        frames: int,
     ) -> str:
-        if kind == STACK_COPY:  # no two are equal
+        if isinstance(column, StackCopyColumn):  # no two are equal
             self.observe((pid,))
-            return render("ustack", self.value(kind, pid, data, length, frames))
-        key = (render, kind, pid, length, frames, data)
+            return render(column.kind, self.value(column, pid, data, length))
+        key = (render, column, pid, length, data)
         found = self._kept.get(key)
         if found is None:
-            if kind == "ustack":
+            if column.kind is StackKind.USER:
                 self.observe((pid,))
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            found = self._kept[key] = render(kind, self.value(kind, pid, data, length, frames))
-        return str(found)
+            shown = render(column.kind, self.value(column, pid, data, length))
+            found = self._kept[key] = shown
+        return found
 
 
 def needs_user_symbols(column: Column, *, structures: bool) -> bool:
     """Return whether a column can be shown only with symbols of processes."""
     match column:
-        case StackColumn() | SymbolColumn():
-            return column.kind in ("ustack", "ucaller")
-        case StackCopyColumn():
-            return True
+        case StackColumn() | StackCopyColumn():
+            return column.kind is StackKind.USER
+        case SymbolColumn():
+            return column.kind.stack is StackKind.USER
         case StructColumn():
             return structures and not column.kernel
         case StructListColumn():
@@ -288,7 +289,7 @@ def needs_user_symbols(column: Column, *, structures: bool) -> bool:
 def shows_user_stacks(request: ProbeText) -> bool:
     """Return whether a probe's items show stacks of processes."""
     stacks = (stack_of(item.expression) for item in request.items)
-    return any(stack is not None and stack[0] == "ustack" for stack in stacks)
+    return any(stack is not None and stack[0] is StackKind.USER for stack in stacks)
 
 
 def wants_user_symbols(request: ProbeText) -> bool:
@@ -313,16 +314,26 @@ def addresses_in(data: bytes, order: str = "=") -> list[int]:
 
 def no_frames(kind: StackKind, length: int) -> str:
     """Return why a stack has no frames; ``length`` is the return value of ``bpf_get_stack``."""
-    if kind == "kstack":
-        return "no frames: hit in user mode, where the kernel has no stack of the task"
-    if length < 0:
-        return f"no frames: the kernel could not read the user stack (errno {-length})"
-    return "no frames: the task has no user stack"
+    match kind:
+        case StackKind.KERNEL:
+            return "no frames: hit in user mode, where the kernel has no stack of the task"
+        case StackKind.USER if length < 0:
+            return f"no frames: the kernel could not read the user stack (errno {-length})"
+        case StackKind.USER:
+            return "no frames: the task has no user stack"
+        case _:
+            assert_never(kind)
 
 
 def no_frames_folded(kind: StackKind) -> str:
     """Return a missing stack as one frame of a folded stack."""
-    return f"[no {'user' if kind == 'ustack' else 'kernel'} frames]"
+    match kind:
+        case StackKind.USER:
+            return "[no user frames]"
+        case StackKind.KERNEL:
+            return "[no kernel frames]"
+        case _:
+            assert_never(kind)
 
 
 def _stack_text(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
@@ -346,7 +357,7 @@ def _stack_json(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
 def _stack_folded(kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return no_frames_folded(kind)
-    whole = folded(stack, kernel=kind == "kstack")
+    whole = folded(stack, kernel=kind is StackKind.KERNEL)
     return f"[incomplete];{whole}" if _incomplete(stack) else whole
 
 

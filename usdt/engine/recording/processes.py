@@ -17,11 +17,11 @@ from usdt.engine.compiler.record.columns import (
     Column,
     StackColumn,
     StackCopyColumn,
-    StackKind,
     StructColumn,
     StructListColumn,
     SymbolColumn,
 )
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.frames import Frame, Stack
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver
@@ -88,25 +88,24 @@ class Snapshots(Protocol):
 
 def wants_processes(layout: RecordLayout) -> bool:
     """Return whether records of a layout contain addresses of processes."""
-    return any(_has_addresses(field.column, "ustack") for field in layout.fields)
+    return any(_has_addresses(field.column, StackKind.USER) for field in layout.fields)
 
 
 def wants_kernel(layout: RecordLayout) -> bool:
     """Return whether records of a layout contain addresses of the kernel."""
-    return any(_has_addresses(field.column, "kstack") for field in layout.fields)
+    return any(_has_addresses(field.column, StackKind.KERNEL) for field in layout.fields)
 
 
 def _has_addresses(column: Column, kind: StackKind) -> bool:
-    # Whether a column has addresses of code: of processes (``ustack``) or of the kernel
-    # (``kstack``).
+    # Whether a column has addresses of code: of processes or of the kernel.
     match column:
-        case StackColumn() | SymbolColumn():
-            return column.kind[0] == kind[0]  # u or k
-        case StackCopyColumn():
-            return kind == "ustack"
+        case StackColumn() | StackCopyColumn():
+            return column.kind is kind
+        case SymbolColumn():
+            return column.kind.stack is kind
         case StructColumn() | StructListColumn():
             kernel = isinstance(column, StructColumn) and column.kernel
-            return kernel is (kind == "kstack") and _has_code(column.shape)
+            return kernel is (kind is StackKind.KERNEL) and _has_code(column.shape)
     return False
 
 

@@ -24,7 +24,7 @@ from usdt.engine.recording.blocks import RecordingError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from usdt.engine.compiler.record.columns import StackSource, SymbolKind
+    from usdt.engine.compiler.record.columns import AnyStack, SymbolKind
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.output.formatters.formatter import FieldSource
     from usdt.engine.output.stacks import StackResolver
@@ -81,13 +81,13 @@ class CsvFormatter(EventFormatter):
         """Return the expression of the thread's name, which is quoted like any other text."""
         return "contexts[key][1]"
 
-    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
+    def stack(self, column: AnyStack, value: str, length: str) -> str:
         """Return the expression of a stack in one cell, outermost frame first."""
-        return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length}, {frames})"
+        return f"stacks.fold({constant(self.names, column)}, contexts[key][2], {value}, {length})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         """Return the expression of the symbol at an address, as text."""
-        return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
+        return f"stacks.symbol_text({constant(self.names, kind)}, contexts[key][2], {value})"
 
     def record(self, values: Sequence[FieldSource]) -> str:
         """Return the expression of a complete line."""

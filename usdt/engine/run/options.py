@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.limits import UnwindMethod
-    from usdt.engine.compiler.record.columns import StackKind
-    from usdt.engine.language.tree import Item, ProbeText
+    from usdt.engine.language.tree import Item, ProbeText, StackKind
 
 __all__ = (
     "LIBRARY_TIMEOUT",
@@ -72,7 +71,7 @@ class TraceOptions:
         buffer: bytes of the ring buffer; None: see :func:`ring_buffer_size`.
         max_string: bytes that str() keeps of a string.
         max_struct: bytes that are kept of a structure.
-        stacks: ``ustack`` and ``kstack``, recorded at every hit.
+        stacks: stacks that are recorded at every hit.
         unwind: how user stacks are unwound.
         stack_bytes: bytes of a user stack that are copied, to unwind it by unwind tables.
         via: an attach method; None uses the newest that the kernel has.
@@ -174,12 +173,13 @@ class AggregateOptions:
 
 def ring_buffer_size(options: TraceOptions, requests: Sequence[ProbeText]) -> int:
     """Return the bytes of the ring buffer: as asked for, or more if stacks are copied into it."""
-    from usdt.engine.output.stacks import shows_user_stacks  # noqa: PLC0415 - not for --help
+    from usdt.engine.language.tree import StackKind  # noqa: PLC0415 - not for --help
+    from usdt.engine.output.stacks import shows_user_stacks  # noqa: PLC0415
 
     if options.buffer is not None:
         return options.buffer
-    stacks = "ustack" in options.stacks or any(map(shows_user_stacks, requests))
-    copied = stacks and options.unwind != "fp" and KERNEL_WORD_SIZE == 8
+    shown = StackKind.USER in options.stacks or any(map(shows_user_stacks, requests))
+    copied = shown and options.unwind != "fp" and KERNEL_WORD_SIZE == 8
     return COPIES_BUFFER if copied else DEFAULT_BUFFER
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import HitCondition
     from usdt.engine.compiler.entry_return import EntryReturnMatch
-    from usdt.engine.compiler.record.columns import StackCopyColumn, StackKind
-    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.compiler.record.columns import StackCopyColumn
+    from usdt.engine.language.tree import ProbeText, StackKind
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.unwinding import StackCopies
 
@@ -51,7 +51,7 @@ class AttachPlanner:
         max_string: bytes that str() keeps of a string.
         max_struct: bytes that are kept of a structure; 0 records the address instead of the
             structure that a pointer points to.
-        stacks: ``ustack``, ``kstack``: recorded at every hit, in addition to the items.
+        stacks: stacks that are recorded at every hit, in addition to the items.
         copies: how user stacks are recorded; None: the kernel follows frame pointers.
 
     Attributes:

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import ActionEmitter
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.plan import ProbePlan
-    from usdt.engine.compiler.record.columns import StackKind
-    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.language.tree import ProbeText, StackKind
     from usdt.engine.output.formatters import Formatter
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest

@@ -23,6 +23,7 @@ from usdt.engine.compiler.codegen.expressions import (
     ExpressionEmitter,
 )
 from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_unique_thread
+from usdt.engine.compiler.codegen.model import stack_flags
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
 from usdt.engine.compiler.ir import (
     Builtin,
@@ -51,6 +52,7 @@ from usdt.engine.compiler.record.columns import (
     SymbolColumn,
     UnavailableColumn,
 )
+from usdt.engine.language.tree import StackKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +67,6 @@ __all__ = ("EPOCH", "KeyEmitter", "stack_map")
 EPOCH = "interval"  # array: u64, number of the current interval
 _LARGE = PIDNS_SLOT - TEMPORARIES  # bytes of the stack's text area
 _SMALL = 160  # bytes at the end of the stack; 48 remain for temporaries
-_USER_STACK = 1 << 8  # BPF_F_USER_STACK
 _FAULT = -14  # EFAULT
 
 
@@ -208,7 +209,7 @@ class KeyEmitter:
         start = self.base + (field.offset or 0)
         asm.mov(R1, R6)
         asm.load_map(R2, stack_map(column))
-        asm.mov(R3, _USER_STACK if kind == "ustack" else 0)
+        asm.mov(R3, stack_flags(kind))
         asm.call(Helper.GET_STACKID)
         kept = asm.new_label("kept")
         asm.jump(Jump.SGE, R0, 0, kept)
@@ -218,7 +219,7 @@ class KeyEmitter:
         asm.store(R10, start, R0, 4)
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)
-        if kind == "kstack":
+        if kind is StackKind.KERNEL:
             asm.mov(R1, 0)
         asm.store(R10, start + 4, R1, 4)
 

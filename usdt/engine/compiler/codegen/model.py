@@ -6,13 +6,15 @@ HitCondition     decides, in addition to the predicates, whether a hit counts
 ActionEmitter    emits the action of a hit: a record, or an update of an aggregate
 VariantDispatch  emits the code that finds the variant that was hit
 Labels           where the code for a hit may end
+stack_flags      the flags with which the kernel records a kind of stack
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from usdt.base.frozen import frozen
+from usdt.engine.language.tree import StackKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,11 +36,24 @@ __all__ = (
     "TaskFilter",
     "TaskSetMaps",
     "VariantDispatch",
+    "stack_flags",
 )
 
 EXIT = "exit"  # label of a program: the end of the code for a hit
 UNPAIRED = "odd"  # array of one entry: u64 ends without a start, then others of the session
 COUNTERS = "counters"  # array: probe index → u64 lost hits, u64 hits with an unreadable predicate
+_USER_STACK = 1 << 8  # BPF_F_USER_STACK
+
+
+def stack_flags(kind: StackKind) -> int:
+    """Return the flags of ``bpf_get_stack`` and ``bpf_get_stackid`` for a kind of stack."""
+    match kind:
+        case StackKind.USER:
+            return _USER_STACK
+        case StackKind.KERNEL:
+            return 0
+        case _:
+            assert_never(kind)
 
 
 @frozen

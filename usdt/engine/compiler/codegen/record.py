@@ -21,7 +21,7 @@ from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
-from usdt.engine.compiler.codegen.model import ActionEmitter
+from usdt.engine.compiler.codegen.model import ActionEmitter, stack_flags
 from usdt.engine.compiler.ir import Number, RegisterAggregate, of_kernel
 from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.columns import (
@@ -56,7 +56,6 @@ __all__ = ("EVENTS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
 
 EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has read all earlier records; see usdt/bpf/ringbuf.py
-_USER_STACK = 1 << 8  # BPF_F_USER_STACK
 #: Where struct pt_regs has the stack pointer.
 _STACK_POINTERS = {"x86_64": PT_REGS["x86_64"]["rsp"], "aarch64": PT_REGS["aarch64"]["sp"]}
 _MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
@@ -204,7 +203,7 @@ class RecordEmitter:
         asm.mov(R2, R7)
         asm.add(R2, _offset(output) + 8)
         asm.mov(R3, output.size)
-        asm.mov(R4, _USER_STACK if column.kind == "ustack" else 0)
+        asm.mov(R4, stack_flags(column.kind))
         asm.call(Helper.GET_STACK)
         asm.store(*self._slot(output, R1), R0)
 

@@ -14,19 +14,19 @@ Each type has these attributes:
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import frozen
-from usdt.engine.language.tree import MAX_FRAMES
+from usdt.engine.language.tree import MAX_FRAMES, StackKind
 
 if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = (
-    "STACK_COPY",
     "WORD",
+    "AnyStack",
     "ArrayColumn",
     "BufferColumn",
     "BytesColumn",
@@ -39,8 +39,6 @@ __all__ = (
     "SocketAddressColumn",
     "StackColumn",
     "StackCopyColumn",
-    "StackKind",
-    "StackSource",
     "StringColumn",
     "StructColumn",
     "StructForm",
@@ -56,12 +54,6 @@ __all__ = (
 WORD = 8  # bytes; every value is padded to a multiple of it
 # Frames at the beginning of a kernel stack that are not shown: those of the program that records it
 _OWN_FRAMES = 8
-
-StackKind = Literal["ustack", "kstack"]  # the stack of the process, of the kernel
-StackSource = Literal["ustack", "kstack", "copy"]  # addresses; registers and a copy of the stack
-STACK_COPY: Literal["copy"] = "copy"
-# An address of the process, of the kernel; a return address, whose call is before it
-SymbolKind = Literal["ustack", "kstack", "ucaller", "kcaller"]
 
 
 class IntFormat(enum.Enum):
@@ -80,9 +72,35 @@ class StructForm(enum.Enum):
     SHORT = "s"  # on one line, without members that are larger structures
 
 
+class SymbolKind(enum.Enum):
+    """What an address is that is shown as a symbol; recordings contain the values of this enum."""
+
+    USER = "usym"  # an address of the process
+    KERNEL = "ksym"
+    USER_CALLER = "ucaller"  # a return address of the process: the call is before it
+    KERNEL_CALLER = "kcaller"
+
+    @property
+    def stack(self) -> StackKind:
+        """The kind of the stacks that such an address is in."""
+        match self:
+            case SymbolKind.USER | SymbolKind.USER_CALLER:
+                return StackKind.USER
+            case SymbolKind.KERNEL | SymbolKind.KERNEL_CALLER:
+                return StackKind.KERNEL
+            case _:
+                assert_never(self)
+
+
 def stack_column(kind: StackKind, frames: int = MAX_FRAMES) -> StackColumn:
     """Return the column of a stack of which at most ``frames`` frames are shown."""
-    recorded = frames + _OWN_FRAMES if kind == "kstack" else frames
+    match kind:
+        case StackKind.USER:
+            recorded = frames
+        case StackKind.KERNEL:
+            recorded = frames + _OWN_FRAMES
+        case _:
+            assert_never(kind)
     return StackColumn(kind, WORD * min(recorded, MAX_FRAMES), frames)
 
 
@@ -321,7 +339,7 @@ class StackCopyColumn(_Prefixed):
     @property
     def kind(self) -> StackKind:
         """The kind of stack that it becomes."""
-        return "ustack"
+        return StackKind.USER
 
     @property
     def size(self) -> int:
@@ -347,6 +365,8 @@ class UnavailableColumn(_NotStored):
 
     reason: str
 
+
+AnyStack = StackColumn | StackCopyColumn
 
 Column = (
     IntColumn

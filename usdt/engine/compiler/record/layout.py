@@ -46,7 +46,6 @@ from usdt.engine.compiler.record.columns import (
     SocketAddressColumn,
     StackColumn,
     StackCopyColumn,
-    StackKind,
     StringColumn,
     StructColumn,
     StructForm,
@@ -57,7 +56,7 @@ from usdt.engine.compiler.record.columns import (
     padded,
 )
 from usdt.engine.compiler.value_names import ValueNames
-from usdt.engine.language.tree import MAX_FRAMES
+from usdt.engine.language.tree import MAX_FRAMES, StackKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,12 +78,6 @@ END_BIT = 62  # the bit of a span's first value of its end; the others are below
 _MAX_TEXT = 1 << 16  # characters of a key or a reason
 _MAX_RECORD = 1 << 30  # bytes: the ring buffer's own limit
 _POINTER = ValueType(ValueClass.UNSIGNED, 8)
-_SYMBOL_FORMS: dict[SymbolKind, str] = {
-    "ustack": "usym",
-    "kstack": "ksym",
-    "ucaller": "ucaller",
-    "kcaller": "kcaller",
-}
 
 
 class BadLayout(TracingError, ValueError):  # noqa: N818 - named for the condition
@@ -163,7 +156,7 @@ def _described(column: Column) -> tuple[str, ValueType, str]:
         case IntColumn():
             return column.format.value, column.type, ""
         case SymbolColumn():
-            return _SYMBOL_FORMS[column.kind], column.type, ""
+            return column.kind.value, column.type, ""
         case FloatColumn():
             return "float", ValueType(ValueClass.FLOAT, column.width), ""
         case BytesColumn():
@@ -182,7 +175,7 @@ def _described(column: Column) -> tuple[str, ValueType, str]:
         case StructListColumn():
             return "typed", _POINTER, "v"
         case StackColumn():
-            return column.kind, _POINTER, ""
+            return column.kind.value, _POINTER, ""
         case StackCopyColumn():
             return "stack_copy", ValueType(ValueClass.BYTES, column.registers), ""
         case CommColumn():
@@ -214,8 +207,7 @@ def _symbol(members: dict[str, Any]) -> Column | None:
     plain = _int({**members, "form": "integer"})
     if not isinstance(plain, IntColumn):
         return None
-    kinds = {form: kind for kind, form in _SYMBOL_FORMS.items()}
-    return SymbolColumn(plain.type, kinds[members["form"]])
+    return SymbolColumn(plain.type, SymbolKind(members["form"]))
 
 
 def _float(members: dict[str, Any]) -> Column | None:
@@ -267,8 +259,9 @@ def _typed(members: dict[str, Any]) -> Column | None:
 
 def _stack(members: dict[str, Any]) -> Column | None:
     size = _size(members)
-    kind: StackKind = "ustack" if members["form"] == "ustack" else "kstack"
-    return StackColumn(kind, size, _frames(members)) if size > 0 and not size % WORD else None
+    if size <= 0 or size % WORD:
+        return None
+    return StackColumn(StackKind(members["form"]), size, _frames(members))
 
 
 def _frames(members: dict[str, Any]) -> int:
@@ -287,10 +280,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
     "integer": _int,
     "bool": _int,
     "hex": _int,
-    "usym": _symbol,
-    "ksym": _symbol,
-    "ucaller": _symbol,
-    "kcaller": _symbol,
+    **{kind.value: _symbol for kind in SymbolKind},
     "float": _float,
     "bytes": _bytes,
     "string": _string,
@@ -298,8 +288,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
     "sockaddr": _socket_address,
     "array": _array,
     "typed": _typed,
-    "ustack": _stack,
-    "kstack": _stack,
+    **{kind.value: _stack for kind in StackKind},
     "stack_copy": _stack_copy,
     "comm": lambda _: CommColumn(),
     "func": lambda members: ConstColumn(_text(members, "reason")),

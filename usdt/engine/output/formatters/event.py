@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.record.columns import (
+        AnyStack,
         ArrayColumn,
         BufferColumn,
         IntColumn,
-        StackSource,
         StringColumn,
         StructColumn,
         StructListColumn,
@@ -132,11 +132,11 @@ class EventFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, Unreadable(reason))
 
-    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
-        return f"stacks.value({kind!r}, contexts[key][0], {value}, {length}, {frames})"
+    def stack(self, column: AnyStack, value: str, length: str) -> str:
+        return f"stacks.value({constant(self.names, column)}, contexts[key][0], {value}, {length})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
-        return f"stacks.frame({kind!r}, contexts[key][0], {value})"
+        return f"stacks.frame({constant(self.names, kind)}, contexts[key][0], {value})"
 
 
 def _dict(values: Sequence[FieldSource]) -> str:

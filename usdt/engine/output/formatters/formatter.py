@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.compiler.record.columns import (
+        AnyStack,
         ArrayColumn,
         BufferColumn,
         IntColumn,
-        StackSource,
         StringColumn,
         StructColumn,
         StructListColumn,
@@ -205,8 +205,8 @@ class Formatter(Protocol):
     def unreadable(self, reason: str) -> str:
         """Format a value that could not be read, with the reason."""
 
-    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
-        """Format at most ``frames`` of a stack; ``length`` is its bytes, or a negative errno."""
+    def stack(self, column: AnyStack, value: str, length: str) -> str:
+        """Format a stack; ``length`` is its bytes, or a negative errno."""
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         """Format the symbol at an address."""

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.record.columns import (
+        AnyStack,
         ArrayColumn,
         BufferColumn,
         IntColumn,
-        StackSource,
         StructColumn,
         StructListColumn,
         SymbolKind,
@@ -177,11 +177,11 @@ class JsonFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, _json_error(reason))
 
-    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
-        return f"stacks.json({kind!r}, contexts[key][2], {value}, {length}, {frames})"
+    def stack(self, column: AnyStack, value: str, length: str) -> str:
+        return f"stacks.json({constant(self.names, column)}, contexts[key][2], {value}, {length})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
-        return f"stacks.symbol_json({kind!r}, contexts[key][2], {value})"
+        return f"stacks.symbol_json({constant(self.names, kind)}, contexts[key][2], {value})"
 
 
 def _json_error(reason: str) -> str:

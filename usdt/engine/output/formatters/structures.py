@@ -21,7 +21,12 @@ from usdt.btf.values.json_codegen import JsonCodegen
 from usdt.btf.values.options import Options
 from usdt.btf.values.read_plan import ReadPlans, max_text
 from usdt.btf.values.renderer import Renderer
-from usdt.engine.compiler.record.columns import StructColumn, StructForm, StructListColumn
+from usdt.engine.compiler.record.columns import (
+    StructColumn,
+    StructForm,
+    StructListColumn,
+    SymbolKind,
+)
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.truncated import TruncatedList
@@ -161,7 +166,7 @@ class StructTextFormatter(_Structure):
         return f"[{', '.join(shown)}{more}]"
 
     def _symbol(self, address: int) -> str | None:
-        kind: Literal["kstack", "ustack"] = "kstack" if self.kernel else "ustack"
+        kind = SymbolKind.KERNEL if self.kernel else SymbolKind.USER
         frame = self._stacks.frame(kind, self._pid, address)
         if not frame.symbol or frame.offset > _FARTHEST:
             return None

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.durations import duration_text
 from usdt.engine.compiler.record.columns import (
+    AnyStack,
     BytesColumn,
     FloatColumn,
     IntColumn,
-    StackColumn,
-    StackCopyColumn,
     StructColumn,
     StructForm,
     StructListColumn,
 )
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.formatter import (
     FieldSource,
     constant,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.record.columns import (
         ArrayColumn,
         BufferColumn,
-        StackSource,
         StringColumn,
         SymbolKind,
     )
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = ("FoldedFormatter", "TextFormatter")
-
-_STACKS = StackColumn | StackCopyColumn
-
 
 _NAME = 35  # columns before the name of a value that has lines of its own
 _END = 31  # columns before the closing parenthesis of a hit
@@ -215,16 +211,16 @@ class TextFormatter:
     def unreadable(self, reason: str) -> str:
         return constant(self.names, f"?({escape(reason)})")
 
-    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
-        return f"stacks.text({kind!r}, contexts[key][2], {value}, {length}, {frames})"
+    def stack(self, column: AnyStack, value: str, length: str) -> str:
+        return f"stacks.text({constant(self.names, column)}, contexts[key][2], {value}, {length})"
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
-        return f"stacks.symbol_text({kind!r}, contexts[key][2], {value})"
+        return f"stacks.symbol_text({constant(self.names, kind)}, contexts[key][2], {value})"
 
 
 def _stacks_last(values: Sequence[FieldSource]) -> list[FieldSource]:
     # Frames have lines of their own.
-    return sorted(values, key=lambda value: isinstance(value.field.column, _STACKS))
+    return sorted(values, key=lambda value: isinstance(value.field.column, AnyStack))
 
 
 def _named_values(values: Sequence[FieldSource], separator: str) -> str:
@@ -299,11 +295,11 @@ class FoldedFormatter(TextFormatter):
         # User frames are the outer ones: the kernel was entered from user mode.
         stacks = "".join(
             f";{{{value}}}"
-            for kind in ("ustack", "kstack")
+            for kind in StackKind
             for field, value in values
-            if isinstance(field.column, _STACKS) and field.column.kind == kind
+            if isinstance(field.column, AnyStack) and field.column.kind is kind
         )
         return f"f'''{{contexts[key][0]}}{stacks} 1\\n'''"
 
-    def stack(self, kind: StackSource, value: str, length: str, frames: int) -> str:
-        return f"stacks.fold({kind!r}, contexts[key][2], {value}, {length}, {frames})"
+    def stack(self, column: AnyStack, value: str, length: str) -> str:
+        return f"stacks.fold({constant(self.names, column)}, contexts[key][2], {value}, {length})"
