@@ -145,6 +145,8 @@ _IN_METHOD = {
     "shop::inner": "shop::(anonymous namespace)::inner",
     "total": "shop::Cart::total",
     "Cart::total": "shop::Cart::total",
+    "Limits::most": "shop::Cart::Limits::most",
+    "declared": "shop::declared",
     "opened": "shop::Cart::opened",
     "Pool<int>::used": "shop::Pool<int>::used",
 }

@@ -102,19 +102,23 @@ template <class T> int Pool<T>::used = sizeof(T);
 struct Cart {
     static int total;
     inline static long opened = 9;
+    struct Limits { static int most; };
     int n = 0;
     __attribute__((noinline, used)) int add(int k);
 };
 int Cart::total = 30;
+int Cart::Limits::most = 40;
+extern int declared;
 int &alias = counter;
 Cart cart;
 Cart *current = &cart;
 int Cart::add(int k)
 {
     total += k, counter += k, inner += k, hidden += k, opened += k, n += k;
-    return total += Pool<int>::used++ + Pool<std::string>::used;
+    return total += Limits::most + shop::declared + Pool<int>::used++ + Pool<std::string>::used;
 }
 }
+int shop::declared = 50;
 __attribute__((noinline, used)) int outside(int k) { return ::counter += k; }
 int main()
 {

@@ -6,7 +6,9 @@ skipped, by DW_AT_sibling if the compiler wrote it.
 
 from __future__ import annotations
 
+import bisect
 import struct
+from array import array
 from typing import TYPE_CHECKING
 
 from usdt.dwarf.index.abbrev_skim import FUNCTION, SCOPE, TYPE, VARIABLE, AbbrevDecl
@@ -47,7 +49,10 @@ class UnitIndexer:
         self._unit: _Bytes
         self._start = 0  # the packed position of the unit's start
         self._prefixes = [""]
-        self._scopes: tuple[Unit, Scopes] | None = None
+        # Of the unit that is read:
+        self._classes = array("Q")  # positions of types at the top level and in namespaces
+        self._class_prefixes: list[str] = []
+        self._defined: list[tuple[AbbrevDecl, int]] = []  # what is declared elsewhere in the unit
 
     def use_abbreviations(self, abbreviations: AbbrevSection | None) -> None:
         """Use the abbreviations of a split unit's file; None to return to those of the file."""
@@ -84,7 +89,11 @@ class UnitIndexer:
         self._unit = _Bytes(unit, bytes(unit.data))  # faster than a view
         self._start = position.packed
         self._prefixes = [""]
+        self._classes, self._class_prefixes, self._defined = array("Q"), [], []
         self._walk(self._unit.data, self._table(unit), unit.header.first)
+        scopes = Scopes(unit)
+        for decl, start in self._defined:  # a declaration may follow (clang)
+            self._add_name(decl, start, self._declared_name(scopes, start))
 
     def _walk(self, data: bytes, table: AbbrevTable, at: int) -> None:
         short, long, reference = table.short, table.long, self._unit.reference
@@ -130,13 +139,20 @@ class UnitIndexer:
     def _index(self, decl: AbbrevDecl, start: int, at: int) -> None:
         prefix, interest = self._prefixes[-1], decl.interest
         if interest in (TYPE, VARIABLE):
+            if decl.has_specification:
+                self._defined.append((decl, start))
+                return
+            if decl.children:
+                self._classes.append(start)
+                self._class_prefixes.append(prefix)
             offset = decl.name_offset
             if offset is not None and decl.kind not in _LOCATED:
                 key = (self._unit.reference(self._unit.data, at + offset)[0], decl.kind, prefix)
                 if key in self._seen:
                     return
                 self._seen.add(key)
-            self._named_entry(decl, start, at, prefix)
+            name = self._unit.name(decl, at)
+            self._add_name(decl, start, name and prefix + name)
         elif interest == FUNCTION:
             address = self._unit.address(decl, start, at)
             if address:
@@ -149,12 +165,7 @@ class UnitIndexer:
                 name = self._unit.unit.file.sections.name
                 raise DwarfError(f"{name}: namespaces nested too deeply")
 
-    def _named_entry(self, decl: AbbrevDecl, start: int, at: int, prefix: str) -> None:
-        if decl.has_specification:
-            full = self._declared_name(self._unit.unit, start)
-        else:
-            name = self._unit.name(decl, at)
-            full = name and prefix + name
+    def _add_name(self, decl: AbbrevDecl, start: int, full: str) -> None:
         located = decl.kind in _LOCATED
         if located and not full:
             self.names.append((VariableKind.INSTANCE.value, self._start + start))
@@ -164,16 +175,23 @@ class UnitIndexer:
                 self._named.add(full)
                 self.names.append((full, self._start + start))
 
-    def _declared_name(self, unit: Unit, start: int) -> str:
+    def _declared_name(self, scopes: Scopes, start: int) -> str:
         # The name of a type or variable that is defined outside the scope that declares it.
+        unit = self._unit.unit
         entry = Entry(unit, start)
         raw = entry.values.get(At.SPECIFICATION)
         if raw is None or raw.form not in UNIT_REFERENCES:
             return ""
         name = unit.text(entry, At.NAME) or unit.text(Entry(unit, raw.value), At.NAME)
-        if self._scopes is None or self._scopes[0] is not unit:
-            self._scopes = unit, Scopes(unit)
-        return f"{self._scopes[1].prefix(raw.value)}{name}" if name else ""
+        return name and f"{self._prefix_of(scopes, raw.value)}{name}"
+
+    def _prefix_of(self, scopes: Scopes, at: int) -> str:
+        index = bisect.bisect_right(self._classes, at) - 1
+        if index >= 0:  # nearly all are static members of classes
+            found = scopes.prefix_within(at, self._classes[index])
+            if found is not None:
+                return self._class_prefixes[index] + found
+        return scopes.prefix(at)
 
 
 class _Bytes:

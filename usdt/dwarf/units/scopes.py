@@ -49,16 +49,34 @@ class Scopes:
 
     def prefix(self, at: int) -> str:
         """Return the qualification of the entry at a position: "" or "a::b::"."""
+        if self._flat:
+            return ""
+        names, _ = self._descend(self._unit.root, at)
+        return _joined(names)
+
+    def prefix_within(self, at: int, outer: int) -> str | None:
+        """Return the qualification of an entry below the entry at the position ``outer``.
+
+        It saves reading all entries at the top level of the unit, as :meth:`prefix` does.
+
+        Returns:
+            It begins with the name of the outer entry; None if ``outer`` does not contain ``at``.
+        """
+        entry = Entry(self._unit, outer)
+        names, found = self._descend(entry, at)
+        return _joined([self._name(entry), *names]) if found else None
+
+    def _descend(self, entry: Entry, at: int) -> tuple[list[str], bool]:
+        # The names on the way from an entry to that at a position, and if it is there.
         names: list[str] = []
-        entry = self._unit.root
-        for _ in range(0 if self._flat else _MAX_DEPTH):
+        for _ in range(_MAX_DEPTH):
             starts = self._children(entry)
             index = bisect.bisect_right(starts, at) - 1
             if index < 0 or starts[index] == at:
-                break
+                return names, index >= 0
             entry = Entry(self._unit, starts[index])
             names.append(self._name(entry))
-        return "".join(f"{name}::" for name in names if name)
+        return names, False
 
     def _children(self, entry: Entry) -> array[int]:
         found = self._below.get(entry.at)
@@ -82,3 +100,7 @@ class Scopes:
                 name = ""
             self._names[entry.at] = name
         return name
+
+
+def _joined(names: list[str]) -> str:
+    return "".join(f"{name}::" for name in names if name)
