@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _MAX_FILE = 500
 _MAX_FUNCTION = 60
+_MAX_MODULES = 13  # of a folder: about a dozen
 _SHORT_FUNCTION = 25
 
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -76,6 +78,15 @@ def test_nine_library_functions_of_ten_fit_in_25_lines() -> None:
     lengths = [length for module in library() for _, length in functions(module)]
     tenth = statistics.quantiles(lengths, n=10)[-1]
     assert tenth <= _SHORT_FUNCTION
+
+
+def test_a_folder_of_the_library_has_about_a_dozen_modules() -> None:
+    folders = Counter(
+        folder
+        for folder, _, name in (module.path.rpartition("/") for module in library())
+        if name != "__init__.py"
+    )
+    assert not {folder: count for folder, count in folders.items() if count > _MAX_MODULES}
 
 
 def test_every_module_opens_with_a_docstring() -> None:

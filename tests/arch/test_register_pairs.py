@@ -6,7 +6,7 @@ import pytest
 
 from usdt.arch.locations import Register, ValueClass, ValueType
 from usdt.arch.operands import arch_of
-from usdt.cli.info import operand_line
+from usdt.cli.files.info import operand_line
 from usdt.engine.compiler.record.columns import IntColumn
 from usdt.engine.compiler.record.layout import BadLayout, RecordField
 from usdt.probes.argspec import parse_arguments

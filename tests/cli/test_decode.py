@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from usdt.base.errors import TargetError
-from usdt.cli.decode import decode
+from usdt.cli.files.decode import decode
 from usdt.probes.argspec import parse_arguments
 
 

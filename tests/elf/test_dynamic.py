@@ -16,7 +16,7 @@ from skips import need_program
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.elf.dynamic import Dynamic, parse_dynamic
-from usdt.targets.library_search import dependencies, read_dynamic
+from usdt.targets.search.libraries import dependencies, read_dynamic
 
 
 def elf(

@@ -410,7 +410,7 @@ def _ldcache_seeds() -> list[bytes]:
 
 
 def _run_ldcache(capture: Capture, data: bytes) -> None:
-    from usdt.targets.ldcache import parse_cache
+    from usdt.targets.search.ldcache import parse_cache
 
     parse_cache(data)
 

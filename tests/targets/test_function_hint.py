@@ -8,7 +8,7 @@ import pytest
 
 from usdt.engine.language import parse_probe
 from usdt.targets.function_hint import function_hint
-from usdt.targets.library_search import find_library
+from usdt.targets.search.libraries import find_library
 
 _LIBC = "; malloc is a function: uprobe:libc:malloc"
 

@@ -17,7 +17,7 @@ from usdt.arch.locations import AtFunctionReturn, Memory, Register, Unreadable
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
 from usdt.base.machine import KERNEL_MACHINE, word_size
 from usdt.engine.language import parse_probe
-from usdt.targets.target_files import resolve_target
+from usdt.targets.search.target_files import resolve_target
 from usdt.uprobes.arguments import MAX_ARGUMENTS, arguments_of, call_stack
 from usdt.uprobes.functions import FunctionFile, ProbeFunction
 from usdt.uprobes.provider import FunctionRequest

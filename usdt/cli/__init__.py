@@ -1,8 +1,7 @@
 """The ``usdt`` command.
 
-``group`` has the table of commands; most commands have a module of their own. ``selection`` finds
-the files and probes that arguments select, ``functions`` handles ``uprobe:`` arguments. This
-package imports no other module at import time.
+``group`` has the table of commands; most commands have a module of their own. ``files`` has those
+that read files and trace nothing. This package imports no other module at import time.
 """
 
 from __future__ import annotations

@@ -50,19 +50,22 @@ usdt heatmap -p 1234 'myapp:request(arg2)' -i 0.5 -d 60 -o request.svg
 
 _TRACING = tracing_commands("usdt", _PROBES, _EXAMPLES)
 _COMMANDS = {
-    "list": ("usdt.cli.listing:list_probes", "List probes of files, libraries and processes."),
-    "info": ("usdt.cli.info:info", "Show call sites, and the location of each argument."),
-    "check": ("usdt.cli.check:check", "Check that probes would attach and decode."),
+    "list": (
+        "usdt.cli.files.listing:list_probes",
+        "List probes of files, libraries and processes.",
+    ),
+    "info": ("usdt.cli.files.info:info", "Show call sites, and the location of each argument."),
+    "check": ("usdt.cli.files.check:check", "Check that probes would attach and decode."),
     "trace": _TRACING["trace"],
     "record": ("usdt.cli.record:record", "Write every hit to a file, at full speed."),
     "report": ("usdt.cli.report:report", "Decode a recording."),
     **_TRACING,
     "events": (
-        "usdt.cli.events:events",
+        "usdt.cli.files.events:events",
         "Show probes as definitions for uprobe_events of tracefs.",
     ),
     "attach": ("usdt.cli.attach:attach", "Attach a pinned BPF program to a probe."),
-    "decode": ("usdt.cli.decode:decode", "Decode argument specs, for any CPU."),
+    "decode": ("usdt.cli.files.decode:decode", "Decode argument specs, for any CPU."),
     "features": ("usdt.cli.features:features", "Show what this kernel supports."),
 }
 

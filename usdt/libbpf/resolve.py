@@ -1,8 +1,8 @@
 """Find the sites of a probe, and describe their arguments as libbpf's specs.
 
 Files, probes, sites and arguments are found as the tracer finds them
-(:mod:`usdt.targets.target_files`, :mod:`usdt.probes.probe`, :mod:`usdt.probes.sites`). This module
-adds the specs and the checks of libbpf.
+(:mod:`usdt.targets.search.target_files`, :mod:`usdt.probes.probe`, :mod:`usdt.probes.sites`).
+This module adds the specs and the checks of libbpf.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from usdt.probes.probe import read_probes
 from usdt.probes.sites import missing_probe, points_of
 from usdt.procfs.mapped_files import file_identity, mapped_files
 from usdt.procfs.maps import Mapping, read_maps
-from usdt.targets.target_files import resolve_target
+from usdt.targets.search.target_files import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

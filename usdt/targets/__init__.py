@@ -5,9 +5,8 @@ target_set       the processes of the targets and their end; the files they map,
 probe_finders    a requested probe in a file → attach points: USDT probes, functions
 traced_files     a file of the targets, and what is known of it
 provider         the kinds usdt and uprobe, for the engine's registry
-target_files     TARGET arguments → files; library_search, ldcache: the dynamic loader's search
-executables      the search for programs, as a shell and the kernel do it
-spawn            commands that are stopped at their first instruction
+search           TARGET arguments → files; the search for programs and libraries
+spawn            commands that are stopped at their first instruction; command_user: --user
 follow_forks     children of traced processes, and the files they map
-listing_files    the files of ``usdt list``
+listing_files    the files of ``usdt list``; function_hint: what a missing probe may mean
 """

@@ -13,7 +13,7 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.elf.file import ElfFile
 from usdt.elf.format import STT_FUNC, STT_GNU_IFUNC
 from usdt.elf.symbol_tables import SymbolTables
-from usdt.targets.library_search import find_library, name_rank
+from usdt.targets.search.libraries import find_library, name_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,7 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.probes.probe import FileProbes, read_probes
 from usdt.procfs.mapped_files import files_of_processes
 from usdt.procfs.process import processes, thread_group
-from usdt.targets.target_files import resolve_targets
+from usdt.targets.search.target_files import resolve_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ from usdt.probes.sites import (
 )
 from usdt.procfs.process import describe_process
 from usdt.targets.function_hint import function_hint
-from usdt.targets.target_files import is_file_pattern, matches_file
+from usdt.targets.search.target_files import is_file_pattern, matches_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

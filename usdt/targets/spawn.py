@@ -4,7 +4,7 @@ Probes must be attached before the first instruction, and to exactly the file th
 child waits on a pipe until its parent traces it, then executes the command. The kernel stops it at
 the new program's first instruction (PTRACE_EVENT_EXEC). There, /proc/PID/exe and /proc/PID/maps
 already show the program and its dynamic loader, but not yet the libraries (see
-:func:`usdt.targets.library_search.dependencies`).
+:func:`usdt.targets.search.libraries.dependencies`).
 
 PTRACE_SEIZE (Linux 3.4) is used instead of PTRACE_TRACEME because its options apply from the start:
 with PTRACE_O_EXITKILL no stopped command outlives its tracer. By ptrace(2), the thread that spawned
@@ -44,8 +44,8 @@ from usdt.engine.run.options import split_command
 from usdt.procfs.mapped_files import MappedFile, executable_of, file_identity
 from usdt.procfs.process import open_pidfd
 from usdt.targets.command_user import find_user
-from usdt.targets.executables import find_program, program_chain
-from usdt.targets.library_search import dependencies
+from usdt.targets.search.executables import find_program, program_chain
+from usdt.targets.search.libraries import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,7 +22,7 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.procfs import namespaces, process
 from usdt.procfs.mapped_files import MapsPoller, file_identity, files_of_processes
-from usdt.targets.target_files import resolve_target, resolve_targets
+from usdt.targets.search.target_files import resolve_target, resolve_targets
 from usdt.targets.traced_files import TracedFile
 
 if TYPE_CHECKING:

@@ -4,5 +4,7 @@ click_group                          groups that import commands on demand; erro
 options, aggregate_options           options as decorators; the records they are parsed into
 commands                             definitions of trace, count, hist, stats, latency and heatmap
 running                              one run of a command: attach, loop, closing line
-trace, aggregating, record, report   implementations of these commands; ``aggregate_jobs``: runs
+trace, spans, record, report         implementations of these commands
+aggregates                           those that aggregate in the kernel
+topics                               the texts of ``help probes`` and ``help items``
 """

@@ -84,14 +84,14 @@ def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
         from usdt.engine.cli.spans import run_spans  # noqa: PLC0415 - not for --help
 
         return run_spans(kind, values)
-    from usdt.engine.cli import aggregating  # noqa: PLC0415 - not for --help
+    from usdt.engine.cli.aggregates import commands  # noqa: PLC0415 - not for --help
 
     run: Callable[[ProbeKind, dict[str, Any]], int] = {
-        "count": aggregating.run_count,
-        "hist": aggregating.run_hist,
-        "stats": aggregating.run_stats,
-        "latency": aggregating.run_latency,
-        "heatmap": aggregating.run_heatmap,
+        "count": commands.run_count,
+        "hist": commands.run_hist,
+        "stats": commands.run_stats,
+        "latency": commands.run_latency,
+        "heatmap": commands.run_heatmap,
     }[name]
     return run(kind, values)
 

@@ -10,7 +10,7 @@ import click
 
 from usdt.arch.locations import Unreadable
 from usdt.base.text import printable
-from usdt.cli.selection import select, split_arguments
+from usdt.cli.files.selection import select, split_arguments
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.cli.click_group import plural
@@ -44,7 +44,7 @@ def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> in
     arguments = split_arguments(words)
     passed = True
     if arguments.functions:
-        from usdt.cli.functions import check_functions  # noqa: PLC0415 - not for USDT probes
+        from usdt.cli.files.functions import check_functions  # noqa: PLC0415 - not for USDT probes
 
         for path, problems in check_functions(arguments, pids):
             results = [_Result(name, {"function": name}, found) for name, found in problems]

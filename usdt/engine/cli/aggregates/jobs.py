@@ -16,8 +16,8 @@ from usdt.engine.aggregate.results import Results
 from usdt.engine.aggregate.session import AggregateSession, Row
 from usdt.engine.aggregate.spec import is_pattern
 from usdt.engine.aggregate.values import NONE, total
+from usdt.engine.cli.aggregates.live_display import LiveDisplay, fitted
 from usdt.engine.cli.click_group import plural, say
-from usdt.engine.cli.live_display import LiveDisplay, fitted
 from usdt.engine.cli.running import closing_line
 from usdt.engine.output.wall_clock import iso_time, time_of_day
 from usdt.engine.run.attach import uprobe_method

@@ -13,7 +13,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
-from usdt.targets.library_search import in_root
+from usdt.targets.search.libraries import in_root
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""usdt.targets.target_files: words that people write, and the files they mean."""
+"""usdt.targets.search.target_files: words that people write, and the files they mean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skips import need_program
 
 from usdt.base.errors import TargetError
 from usdt.procfs.mapped_files import mapped_files
-from usdt.targets.target_files import (
+from usdt.targets.search.target_files import (
     Target,
     is_file_pattern,
     matches_file,

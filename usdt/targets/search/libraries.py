@@ -23,7 +23,7 @@ from usdt.elf.dynamic import Dynamic, parse_dynamic
 from usdt.elf.file import open_regular
 from usdt.elf.file_bytes import FileBytes, OpenFile
 from usdt.elf.format import decode_header
-from usdt.targets.ldcache import CacheEntry, parse_cache
+from usdt.targets.search.ldcache import CacheEntry, parse_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

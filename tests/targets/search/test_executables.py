@@ -1,4 +1,4 @@
-"""usdt.targets.executables: PATH, and the interpreters of scripts."""
+"""usdt.targets.search.executables: PATH, and the interpreters of scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from processes import copied_sleep, until
 
 from usdt.base.errors import TargetError
 from usdt.procfs.mapped_files import executable_of
-from usdt.targets.executables import find_program, program_chain, resolve_program
+from usdt.targets.search.executables import find_program, program_chain, resolve_program
 
 
 def script(path: Path, first_line: str) -> Path:

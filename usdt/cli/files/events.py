@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable
-from usdt.cli.selection import select, split_arguments
+from usdt.cli.files.selection import select, split_arguments
 from usdt.engine.cli.options import pid_option
 from usdt.engine.language import parse_probe
 from usdt.probes.sites import foreign_reason, matching
@@ -59,7 +59,7 @@ def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
 
 def _function_lines(request: ProbeText, pid: int | None, names: set[str]) -> Iterator[str]:
     from usdt.probes.uprobe_events import function_events  # noqa: PLC0415 - not for --help
-    from usdt.targets.target_files import resolve_targets  # noqa: PLC0415
+    from usdt.targets.search.target_files import resolve_targets  # noqa: PLC0415
     from usdt.uprobes.provider import FunctionRequest  # noqa: PLC0415
 
     function = FunctionRequest(request)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from screen import Screen
 
+from usdt.engine.cli.aggregates.live_display import LiveDisplay, fitted
 from usdt.engine.cli.click_group import say
-from usdt.engine.cli.live_display import LiveDisplay, fitted
 from usdt.engine.output.output_file import OutputFile
 
 if TYPE_CHECKING:

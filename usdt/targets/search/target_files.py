@@ -3,13 +3,13 @@
 A TARGET with a slash (or a leading ``~``) is a path. Any other TARGET is searched in this order:
 
 1.  with a process: its mapped files, by the last component of their names (``libc`` finds libc.so.6
-    and libc-2.31.so, see :func:`usdt.targets.library_search.name_rank`); the first in its address
+    and libc-2.31.so, see :func:`usdt.targets.search.libraries.name_rank`); the first in its address
     space if several match equally well. Then its own command name, then libraries and programs in
     its mount namespace. The rest of this list does not apply;
 2.  an ELF file of that name in the current directory, as for readelf(1);
 3.  a library: the first one that the loader would find;
 4.  a program on PATH (a script is not followed to its interpreter, see
-    :func:`usdt.targets.executables.resolve_program`);
+    :func:`usdt.targets.search.executables.resolve_program`);
 5.  any other file of that name in the current directory;
 6.  a file that any process has mapped (no loader finds ``libjvm.so``), if there is only one; two
     different files, such as two Java versions, are an error;
@@ -39,8 +39,8 @@ from usdt.base.frozen import frozen
 from usdt.elf.file import ElfFile
 from usdt.procfs.mapped_files import FileId, MappedFile, executable_of, mapped_files, same_file
 from usdt.procfs.process import command_name, describe_process, processes
-from usdt.targets.executables import DEFAULT_PROGRAM_PATH, find_program
-from usdt.targets.library_search import find_library, in_root, library_names, name_rank
+from usdt.targets.search.executables import DEFAULT_PROGRAM_PATH, find_program
+from usdt.targets.search.libraries import find_library, in_root, library_names, name_rank
 
 __all__ = ("Target", "is_file_pattern", "matches_file", "resolve_target", "resolve_targets")
 

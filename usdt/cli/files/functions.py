@@ -19,7 +19,7 @@ from usdt.engine.compiler.record.columns import UnavailableColumn
 from usdt.engine.language import parse_probe
 from usdt.procfs.mapped_files import mapped_files
 from usdt.procfs.process import thread_group
-from usdt.targets.target_files import is_file_pattern, resolve_targets
+from usdt.targets.search.target_files import is_file_pattern, resolve_targets
 from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, location_text
 from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.debug_package_hint import missing_debug
@@ -30,7 +30,7 @@ from usdt.uprobes.provider import FunctionRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.cli.selection import ListArguments
+    from usdt.cli.files.selection import ListArguments
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.uprobes.functions import ProbeFunction

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable
-from usdt.cli.selection import select, split_arguments
+from usdt.cli.files.selection import select, split_arguments
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import pid_option
 
@@ -37,7 +37,7 @@ def list_probes(
     """
     arguments = split_arguments(words)
     if arguments.functions:
-        from usdt.cli.functions import list_functions  # noqa: PLC0415 - not for USDT probes
+        from usdt.cli.files.functions import list_functions  # noqa: PLC0415 - not for USDT probes
 
         list_functions(arguments, pids, as_json=as_json)
         if arguments.only_functions:

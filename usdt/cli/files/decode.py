@@ -11,7 +11,7 @@ from usdt.arch.operands import MODULES, arch_of
 from usdt.base.errors import TargetError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable
-from usdt.cli.info import operand_line
+from usdt.cli.files.info import operand_line
 from usdt.probes.argspec import parse_arguments
 
 __all__ = ("decode",)

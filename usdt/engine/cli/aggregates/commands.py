@@ -17,7 +17,7 @@ from usdt.engine.aggregate.spec import (
     parse_keys,
     parse_linear,
 )
-from usdt.engine.cli.aggregate_jobs import AggregateJob, HeatmapJob
+from usdt.engine.cli.aggregates.jobs import AggregateJob, HeatmapJob
 from usdt.engine.cli.options import parse_options, parse_requests, stacks_of
 from usdt.engine.cli.running import run_command
 from usdt.engine.cli.trace import check_lines, symbolizer

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usdt.base.errors import TargetError
-from usdt.targets.ldcache import CacheEntry, parse_cache
-from usdt.targets.library_search import (
+from usdt.targets.search.ldcache import CacheEntry, parse_cache
+from usdt.targets.search.libraries import (
     find_library,
     in_root,
     library_names,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable
-from usdt.cli.selection import select, split_arguments
+from usdt.cli.files.selection import select, split_arguments
 from usdt.engine.cli.click_group import plural
 from usdt.engine.cli.options import pid_option
 
@@ -34,7 +34,7 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
     """
     arguments = split_arguments(words)
     if arguments.functions:
-        from usdt.cli.functions import describe_functions  # noqa: PLC0415 - not for USDT probes
+        from usdt.cli.files.functions import describe_functions  # noqa: PLC0415 - not for USDT probes
 
         describe_functions(arguments, pids, as_json=as_json)
         if arguments.only_functions:
