@@ -162,6 +162,14 @@ int main(int argc, char **argv)
         helped(rounds);
     if (!strcmp(what, "tight"))
         tight(rounds, ns, argc > 4 ? atol(argv[4]) : 1000000);
+    if (!strcmp(what, "busy")) {
+        printf("ready\n");
+        fflush(stdout);
+        for (long id = 0;; id++) {
+            helper_begin(id);
+            helper_end(id);
+        }
+    }
     if (!strcmp(what, "hang")) {
         printf("ready\n");
         fflush(stdout);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from patience import patient
 from span_programs import THROWS, measured, span_program
-from symbol_programs import compiled
+from symbol_programs import compiled, running
 from tracing_tools import USDT, one_error, run_usdt
 
 import kprobe
@@ -165,6 +166,29 @@ def test_a_million_of_which_ten_are_slow(program: Path) -> None:
     assert all(span["args"]["arg1"] == span["end_args"]["arg0"] for span in found)
     assert ", 0 lost" in errors
     assert "span was" not in errors
+
+
+@pytest.mark.parametrize(
+    "probes",
+    [("{}:span:begin", "{}:span:end"), ("uprobe:{}:helper_begin",)],
+    ids=["a pair", "a call"],
+)
+def test_what_comes_while_probes_are_attached_and_detached_is_no_span(
+    program: Path, probes: tuple[str, ...]
+) -> None:
+    words = [probe.format(program) for probe in probes]
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            process = stack.enter_context(running(program, "busy"))
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        done = run_usdt("spans", "--json", "--open", "--slower", "10s", "-d", "100ms", "-a", *words)
+    # One of each process may be in progress when the trace begins, and when it ends.
+    ended = re.search(r"^(\d+) spans? w\w+ ended without a start", done.stderr, re.MULTILINE)
+    assert ended is None or int(ended[1]) <= 3, done.stderr
+    pids = [json.loads(line)["pid"] for line in done.stdout.splitlines()]
+    assert len(pids) == len(set(pids))
+    assert not re.search("nested deeper|exception", done.stderr)
 
 
 def test_what_found_no_room_is_counted(program: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import time
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec
@@ -87,6 +88,9 @@ class SpanSession(RingBufferSession):
         self._ended = False  # whether an end is attached
         self._purge_at = 0.0
         self._dead = 0  # starts whose threads have ended
+        self._early = 0  # ends that came while probes were attached
+        self._until = math.inf  # nanoseconds when detaching began
+        self._final: SpanCounts | None = None
         super().__init__(form, action=SPAN_ACTION, **settings)
         self._frames.most = spec.max_open
         try:
@@ -124,7 +128,16 @@ class SpanSession(RingBufferSession):
 
         Of a pair, the first start is planned before the first end, which reads what the start has
         stored. The first end is attached before the first start, so that no span lacks its end.
+        Ends that come meanwhile are not counted.
         """
+        before = self._unmatched()
+        failures = self._attach_ends(request, points, declared)
+        self._early += self._unmatched() - before
+        return failures
+
+    def _attach_ends(
+        self, request: ProbeText, points: Sequence[AttachPoint], declared: int | None
+    ) -> list[AttachFailure]:
         if self._spec.end is None:
             return super().attach(request, points, declared=declared)
         if request is self._spec.start:
@@ -176,7 +189,8 @@ class SpanSession(RingBufferSession):
         for state in states:
             (number,) = struct.unpack_from("=I", state, TIME_OFFSET + _NUMBER)
             start = self._spans.starts.get(number)
-            if start is not None and _is_open(state):
+            in_trace = _U64.unpack_from(state, TIME_OFFSET)[0] <= self._until
+            if start is not None and _is_open(state) and in_trace:
                 yield state[TIME_OFFSET : TIME_OFFSET + start.size]
 
     def _pair_states(self) -> Iterator[bytes]:
@@ -226,15 +240,32 @@ class SpanSession(RingBufferSession):
             if one.unread or not one.probe.endswith(STARTED)
         ]
 
+    def drain(self) -> Iterator[list[Any]]:
+        """End the trace, detach everything, then yield the remaining batches.
+
+        While probes are detached one after the other, some starts have no end.
+        """
+        if self._final is None:
+            self._until = time.monotonic_ns()
+            self._final = self.counts()
+        return super().drain()
+
     def counts(self) -> SpanCounts:
         """Return the numbers of starts and ends that were no span."""
-        odd = self._maps[UNPAIRED].get(bytes(4)) or bytes(24)
-        unmatched, deep, dropped = (
-            int(_U64.unpack_from(odd, offset)[0]) for offset in (0, DEEP, DROPPED)
-        )
         still = sum(1 for _ in self._images()) + self._dead + self._frames.ended
+        if self._final is not None:
+            return replace(self._final, open=still)
+        unmatched = self._unmatched() - self._early
+        deep, dropped = self._odd(DEEP), self._odd(DROPPED)
         no_room = sum(one.lost for one in super().lost() if one.probe.endswith(STARTED))
         return SpanCounts(still, unmatched, no_room, deep, dropped)
+
+    def _unmatched(self) -> int:
+        return self._odd(0)
+
+    def _odd(self, counter: int) -> int:
+        found = self._maps[UNPAIRED].get(bytes(4)) or bytes(24)
+        return int(_U64.unpack_from(found, counter)[0])
 
     def closing_notes(self) -> list[str]:
         """Return the messages that the user must see at the end, in addition to losses."""
