@@ -1,4 +1,4 @@
-"""Trace garbage collections of one or all Python processes, with USDT probes in a bcc program.
+"""Trace garbage collections of Python processes, with USDT probes in a bcc program.
 
     sudo python3 examples/bcc_usdt.py [-p PID] [-d SECONDS] [PYTHON]
 

@@ -44,6 +44,26 @@ def test_a_wheel_installs_two_packages(wheel: Path) -> None:
     assert {"usdt/py.typed", "kprobe/py.typed"} <= set(names)
 
 
+def test_an_installed_wheel_shows_the_examples(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    dependencies = sysconfig.get_path("purelib")
+    path = f"import sys; sys.path[:1] = [{str(tmp_path)!r}]; sys.path.append({dependencies!r})\n"
+
+    def examples(*words: str) -> str:
+        script = (
+            f"{path}import usdt.cli; sys.argv = {['usdt', 'examples', *words]}; usdt.cli.main()"
+        )
+        command = [sys.executable, "-S", "-c", script]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    programs = sorted((ROOT / "examples").glob("*.py"))
+    assert [line.split()[0] for line in examples().splitlines()] == [one.stem for one in programs]
+    for program in programs:
+        assert examples(program.stem) == program.read_text()
+
+
 def _pythons() -> list[str]:
     """One interpreter for each version; pyenv keeps them off PATH."""
     home = os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv"

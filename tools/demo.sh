@@ -59,7 +59,7 @@ trace() { # trace PROBE...: for some seconds; what is missing, if anything, usdt
 
 demo_python() { # demo_python PYTHON
     local python=$1
-    "$python" examples/demo_service.py &
+    "$python" tools/demo_service.py &
     service=$!
     is_alive
     say "The probes that are compiled into $python:"
