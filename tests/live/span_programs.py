@@ -16,6 +16,7 @@ __all__ = ("THROWS", "measured", "span_program")
 _SOURCE = r"""
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,38 @@ static void *other(void *id)
     STAP_PROBE1(span, end, (long)id);
     return 0;
 }
+/* Spans at a time in two threads whose IDs have the same low bits. */
+static sem_t ready, go;
+static int begun;
+static void *collide(void *unused)
+{
+    begun = ((gettid() ^ getpid()) & 2047) == 0;
+    if (begun) {
+        STAP_PROBE2(span, begin, "outer", 2);
+        STAP_PROBE2(span, begin, "inner", 3);
+    }
+    sem_post(&ready);
+    if (begun) {
+        sem_wait(&go);
+        STAP_PROBE1(span, end, 3);
+        STAP_PROBE1(span, end, 2);
+    }
+    return unused;
+}
+static void collisions(void)
+{
+    pthread_t thread;
+    STAP_PROBE2(span, begin, "main", 1);
+    do {
+        pthread_create(&thread, 0, collide, 0);
+        sem_wait(&ready);
+        if (!begun)
+            pthread_join(thread, 0);
+    } while (!begun);
+    STAP_PROBE1(span, end, 1);
+    sem_post(&go);
+    pthread_join(thread, 0);
+}
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -156,6 +189,8 @@ int main(int argc, char **argv)
     }
     if (!strcmp(what, "nest"))
         nest(rounds, ns);
+    if (!strcmp(what, "collide"))
+        collisions();
     if (!strcmp(what, "jumps"))
         jumps(rounds);
     if (!strcmp(what, "helped"))

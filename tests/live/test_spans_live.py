@@ -110,6 +110,17 @@ def test_helpers_may_fire_the_probes(program: Path) -> None:
     assert "span was" not in errors
 
 
+def test_threads_that_share_a_place_are_told_apart(program: Path) -> None:
+    _, found, errors = spans(program, "collide", _BEGIN, _END)
+    assert [(span["args"]["arg1"], span["end_args"]["arg0"]) for span in found] == [
+        (1, 1),
+        (3, 3),
+        (2, 2),
+    ]
+    assert [span["args"]["str(arg0)"] for span in found] == ["main", "inner", "outer"]
+    assert "span was" not in errors
+
+
 @pytest.mark.parametrize("rounds", [4, 200])
 def test_longjmp_loses_no_other_span(program: Path, rounds: int) -> None:
     _, found, errors = spans(program, f"jumps {rounds}", "span:begin(arg1)", _END)
@@ -208,6 +219,7 @@ def test_open_spans_are_shown_when_asked(program: Path) -> None:
         rest, errors = tool.communicate(timeout=patient(30))
     last = [json.loads(line) for line in rest.splitlines()]
     assert [span["args"]["arg1"] for span in first] == [1, 2, 3]
+    assert {span["comm"] for span in (*first, *last)} == {"spans"}
     assert all(before["age"] < after["age"] for before, after in zip(first, last, strict=True))
     assert "3 spans were begun and not ended" in errors
 

@@ -3,11 +3,15 @@
     depths    key → u64 number of open starts; for threads, then u64 stack pointer and u64 address
               of the start at each depth
     spans     key and slot → entry state; :mod:`usdt.engine.compiler.spans` defines its contents
+    threads   low bits of the thread → a value of depths, the entry state of slot 0, u64 thread
 
 The starts of a key form a stack. A start at depth d has slot d, or the last slot from depth 63 on,
 where a deeper start replaces the one before. The state has its depth, so that an end whose start
 was replaced finds no other. Starts that a predicate refused are on the stack too if another is
 open, because their ends come as well.
+
+If the key is the thread, the starts of most threads are in the array ``threads``, which is found
+without a hash. A thread whose entry another one has taken uses the hashes.
 
 If the key is the thread, and both ends are in programs, stack pointers tell which starts an
 exception or longjmp() has left:
@@ -28,11 +32,13 @@ from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R10, Alu, Jump
 from usdt.engine.aggregate.codegen.keys import KeyEmitter
+from usdt.engine.aggregate.keys import HEADER
 from usdt.engine.compiler.codegen.entry_state import emit_image, emit_measure
 from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
 from usdt.engine.compiler.codegen.model import EXIT, UNPAIRED, PairRole
 from usdt.engine.compiler.codegen.stack_slots import (
     ENTRY_STATE_SLOT,
+    FIRST_STATE_SLOT,
     KEY_SLOT,
     READ_SLOT,
     TEMPORARIES,
@@ -55,13 +61,16 @@ __all__ = (
     "DROPPED",
     "NESTED",
     "SPANS",
+    "THREADS",
     "UNUSED",
     "PairEnd",
     "depths_size",
+    "thread_size",
 )
 
 DEPTHS = "depths"
 SPANS = "spans"
+THREADS = "threads"
 BLANK = "blank"  # array of one blank entry state
 UNUSED = "unused"  # array of one value of DEPTHS without starts
 NESTED = 64  # slots of a key
@@ -75,6 +84,11 @@ _POINTER, _PLACE, _LEVEL = 8, 16, 16  # in a value of DEPTHS: offsets at depth 0
 def depths_size(*, pointers: bool) -> int:
     """Return the bytes of a value of DEPTHS."""
     return _POINTER + NESTED * _LEVEL if pointers else 8
+
+
+def thread_size(state: int, *, pointers: bool) -> int:
+    """Return the bytes of an entry of THREADS with an entry state of ``state`` bytes."""
+    return depths_size(pointers=pointers) + state + 8
 
 
 @frozen
@@ -92,8 +106,9 @@ class PairEnd(PairRole):
         place: location of the address of the probe; None: unknown.
         atomics: whether the kernel has atomic instructions that return the previous value.
         kernel: whether addresses may be in the kernel.
-        keeps: whether the map entries of a key stay for its next spans. That is cheaper, where keys
-            are few and user space removes those of threads that have ended.
+        same_thread: whether the key is the thread. Its map entries then stay for its next spans,
+            which is cheaper: threads are few, and user space removes those that have ended.
+        threads: the number of entries of THREADS, a power of two; 0: there is no such map.
     """
 
     entry: bool
@@ -106,7 +121,8 @@ class PairEnd(PairRole):
     place: Register | None
     atomics: bool
     kernel: bool
-    keeps: bool
+    same_thread: bool
+    threads: int = 0
 
     def emit_start(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
@@ -124,26 +140,22 @@ class PairEnd(PairRole):
 
     def emit_find(self, asm: Assembler, labels: Labels, missing: str, *, sleepable: bool) -> None:
         """Emit code that finds the entry state of the last start."""
-        taken = asm.new_label("taken")
         key = self._key(asm, labels, sleepable=sleepable)
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
-        asm.jump(Jump.EQ, R0, 0, missing)
-        asm.mov(R7, R0)
-        emit_fetch_add(asm, R7, -1, atomics=self.atomics)
-        asm.jump(Jump.SGT, R1, 0, taken)
-        emit_fetch_add(asm, R7, 1, atomics=self.atomics)
-        asm.goto(missing)
-        asm.label(taken)
-        asm.mov(R8, R1)
-        asm.add(R8, -1)
+        self._find(asm, key, missing)
+        self._pop(asm, missing)
         self._forget_key(asm, key)
         if self.pointer is not None:
             self._drop_before_end(asm, self.pointer)
+        nested, ready = asm.new_label("nested"), asm.new_label("ready")
+        self._first_state(asm, nested)
+        asm.goto(ready)
+        asm.label(nested)
         self._slot(asm, key)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
         asm.jump(Jump.EQ, R0, 0, EXIT)  # it was counted at its start
         asm.load(R1, R0, _DEPTH)
         asm.jump(Jump.NE, R1, R8, EXIT)
+        asm.label(ready)
         asm.store(R10, ENTRY_STATE_SLOT, R0)
         asm.load(R1, R0, TIME_OFFSET)
         asm.jump(Jump.EQ, R1, 0, EXIT)  # a predicate refused the start
@@ -153,7 +165,7 @@ class PairEnd(PairRole):
         """Emit code that removes the entry state that was found."""
         asm.load(R7, R10, ENTRY_STATE_SLOT)
         asm.jump(Jump.EQ, R7, 0, missing)
-        if self.keeps:
+        if self.same_thread:
             asm.store(R7, TIME_OFFSET, 0)
             return
         for offset in range(0, self.key.size, 8):
@@ -179,43 +191,126 @@ class PairEnd(PairRole):
     def _push(self, asm: Assembler, key: KeyEmitter, labels: Labels, alone: str | None) -> None:
         # Leaves the address of a blank entry state in r7. Goes to ``alone``, if given, if no other
         # start is open.
-        known = asm.new_label("known")
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
+        found, new, nested, blank = map(asm.new_label, ("found", "new", "nested", "blank"))
+        self._find(asm, key, new if alone is None else alone)
         if alone is None:
-            asm.jump(Jump.NE, R0, 0, known)
-            asm.store(R10, KEY_SLOT, 0, 4)
-            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNUSED)
-            asm.jump(Jump.EQ, R0, 0, labels.lost)
-            asm.mov(R3, R0)
-            asm.mov(R4, _NOEXIST)
-            emit_map_call(asm, Helper.MAP_UPDATE_ELEM, DEPTHS, key.base)
-            # It fails if another thread has made the entry meanwhile.
-            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
-            asm.jump(Jump.EQ, R0, 0, labels.lost)
-            asm.label(known)
+            asm.goto(found)
+            asm.label(new)
+            self._make(asm, key, labels, found)
+            asm.label(found)
         else:
-            asm.jump(Jump.EQ, R0, 0, alone)
-            asm.load(R1, R0, 0)
+            asm.load(R1, R7, 0)
             asm.jump(Jump.SLE, R1, 0, alone)
-        asm.mov(R7, R0)
         if self.pointer is not None:
             self._drop_before_start(asm, self.pointer)
-        emit_fetch_add(asm, R7, 1, atomics=self.atomics)
+        self._add(asm, 1)
         asm.mov(R8, R1)
         if self.pointer is not None:
             self._note_place(asm, self.pointer)
+        self._first_state(asm, nested)
+        asm.mov(R7, R0)
+        asm.goto(blank)
+        asm.label(nested)
         self._slot(asm, key)
         self._count_replaced(asm, key)
         self._state(asm, key, labels)
         self._identify(asm, key)
+        asm.label(blank)
+        asm.store(R7, TIME_OFFSET, 0)
+
+    def _add(self, asm: Assembler, by: int) -> None:
+        # Change the depth at r7; leave the previous one in r1. Probes in programs hit in a thread
+        # one after the other.
+        if self.pointer is None:
+            emit_fetch_add(asm, R7, by, atomics=self.atomics)
+            return
+        asm.load(R1, R7, 0)
+        asm.mov(R2, R1)
+        asm.add(R2, by)
+        asm.store(R7, 0, R2)
+
+    def _pop(self, asm: Assembler, missing: str) -> None:
+        # Leaves the depth of the last start in r8; goes to ``missing`` if there is none.
+        taken = asm.new_label("taken")
+        self._add(asm, -1)
+        asm.jump(Jump.SGT, R1, 0, taken)
+        self._add(asm, 1)
+        asm.goto(missing)
+        asm.label(taken)
+        asm.mov(R8, R1)
+        asm.add(R8, -1)
+
+    def _find(self, asm: Assembler, key: KeyEmitter, missing: str) -> None:
+        # Leaves the address of the value of DEPTHS in r7, and that of the state of slot 0 in
+        # FIRST_STATE_SLOT, or 0 if it is in SPANS.
+        found = asm.new_label("stack")
+        if self.threads:
+            self._thread(asm, key, missing)
+            asm.load(R1, R7, self._owner)
+            asm.store(R10, FIRST_STATE_SLOT, R0)
+            asm.jump(Jump.EQ, R1, R8, found)
+            asm.store(R10, FIRST_STATE_SLOT, 0)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
+        asm.jump(Jump.EQ, R0, 0, missing)
+        asm.mov(R7, R0)
+        asm.label(found)
+
+    def _make(self, asm: Assembler, key: KeyEmitter, labels: Labels, found: str) -> None:
+        # As _find(), for a key without a value.
+        if self.threads:
+            self._thread(asm, key, labels.lost)
+            asm.store(R10, FIRST_STATE_SLOT, R0)
+            asm.mov(R0, 0)
+            asm.compare_exchange(R7, self._owner, R8)
+            asm.jump(Jump.EQ, R0, 0, found)
+            asm.store(R10, FIRST_STATE_SLOT, 0)
+        asm.store(R10, KEY_SLOT, 0, 4)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNUSED)
+        asm.jump(Jump.EQ, R0, 0, labels.lost)
+        asm.mov(R3, R0)
+        asm.mov(R4, _NOEXIST)
+        emit_map_call(asm, Helper.MAP_UPDATE_ELEM, DEPTHS, key.base)
+        # It fails if another thread has made the entry meanwhile.
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, DEPTHS, key.base)
+        asm.jump(Jump.EQ, R0, 0, labels.lost)
+        asm.mov(R7, R0)
+
+    @property
+    def _owner(self) -> int:
+        # Offset of the thread in an entry of THREADS.
+        state = self.key_offset + self.key.size
+        return thread_size(state, pointers=self.pointer is not None) - 8
+
+    def _thread(self, asm: Assembler, key: KeyEmitter, missing: str) -> None:
+        # Leaves the address of the thread's entry of THREADS in r7, that of its state in r0, and
+        # the thread in r8.
+        asm.load(R8, R10, key.base + HEADER.size)
+        asm.mov(R1, R8)
+        asm.alu(Alu.RSH, R1, 32)  # an idle task's CPU
+        asm.add(R1, R8)
+        asm.alu(Alu.AND, R1, self.threads - 1)
+        asm.store(R10, KEY_SLOT, R1, 4)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, THREADS)
+        asm.jump(Jump.EQ, R0, 0, missing)  # never: array entries always exist
+        asm.mov(R7, R0)
+        asm.add(R0, depths_size(pointers=self.pointer is not None))
+
+    def _first_state(self, asm: Assembler, nested: str) -> None:
+        # Leaves the address of the state of slot 0 in r0; goes to ``nested`` if it is in SPANS.
+        if not self.threads:
+            asm.goto(nested)
+            return
+        asm.jump(Jump.NE, R8, 0, nested)
+        asm.load(R0, R10, FIRST_STATE_SLOT)
+        asm.jump(Jump.EQ, R0, 0, nested)
 
     def _state(self, asm: Assembler, key: KeyEmitter, labels: Labels) -> None:
-        # Leaves the address of the slot's entry state, whose time is 0, in r7.
-        blank = asm.new_label("blank")
-        if self.keeps:
+        # Leaves the address of the slot's entry state in r7.
+        kept = asm.new_label("kept")
+        if self.same_thread:
             emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
             asm.mov(R7, R0)
-            asm.jump(Jump.NE, R0, 0, blank)
+            asm.jump(Jump.NE, R0, 0, kept)
         asm.store(R10, KEY_SLOT, 0, 4)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, BLANK)
         asm.jump(Jump.EQ, R0, 0, labels.lost)
@@ -226,8 +321,7 @@ class PairEnd(PairRole):
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SPANS, key.base)
         asm.jump(Jump.EQ, R0, 0, labels.lost)
         asm.mov(R7, R0)
-        asm.label(blank)
-        asm.store(R7, TIME_OFFSET, 0)
+        asm.label(kept)
 
     def _identify(self, asm: Assembler, key: KeyEmitter) -> None:
         asm.store(R7, _DEPTH, R8)
@@ -273,7 +367,7 @@ class PairEnd(PairRole):
 
     def _forget_key(self, asm: Assembler, key: KeyEmitter) -> None:
         # Remove the key if the depth in r8 is 0. Its slot must be 0.
-        if self.keeps:
+        if self.same_thread:
             return
         more = asm.new_label("more")
         asm.jump(Jump.NE, R8, 0, more)

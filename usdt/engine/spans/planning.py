@@ -30,7 +30,7 @@ from usdt.engine.compiler.spans import (
 )
 from usdt.engine.runtime.attach.requests import AttachRequest
 from usdt.engine.runtime.planner import MAX_COUNTERS, AttachPlanner
-from usdt.engine.spans.pairs import PairEnd
+from usdt.engine.spans.pairs import PairEnd, thread_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +46,7 @@ __all__ = ("STARTED", "SpanPlanner")
 STARTED = " (start)"  # after a probe's name: counts starts that found no room
 
 _ROUND = 64  # bytes: sizes of entry state are multiples of it
+_MOST_THREADS, _THREADS_MEMORY = 1 << 11, 4 << 20  # of the array: threads, and bytes
 _MOST_PAIRS = 1 << 14  # of variants of START with variants of END
 _MOST_NUMBERS = 1 << 16
 _MOST_VALUES = 62
@@ -92,6 +93,14 @@ class SpanPlanner(AttachPlanner):
     def state_size(self) -> int:
         """Bytes of the entry state of a pair."""
         return -(-(TIME_OFFSET + self.images + self.key_size) // _ROUND) * _ROUND
+
+    @property
+    def threads(self) -> int:
+        """The number of threads whose starts are in an array, a power of two; 0: none."""
+        if not (self._spec.by_thread and self._atomics):
+            return 0
+        most = _THREADS_MEMORY // thread_size(self.state_size, pointers=self.pointers)
+        return 1 << max(0, min(_MOST_THREADS, most).bit_length() - 1)
 
     @property
     def pointers(self) -> bool:
@@ -254,7 +263,8 @@ class SpanPlanner(AttachPlanner):
             place=_place() if pointers else None,
             atomics=self._atomics,
             kernel=point.kernel_target is not None,
-            keeps=self._spec.by_thread,
+            same_thread=self._spec.by_thread,
+            threads=self.threads,
         )
 
     def _check_key(self, items: Items, layout: KeyLayout, point: AttachPoint) -> None:

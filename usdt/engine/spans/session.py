@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import struct
 import time
 from typing import TYPE_CHECKING, Any
@@ -26,13 +25,16 @@ from usdt.engine.spans.pairs import (
     DROPPED,
     NESTED,
     SPANS,
+    THREADS,
     UNUSED,
     depths_size,
+    thread_size,
 )
 from usdt.engine.spans.planning import STARTED, SpanPlanner
+from usdt.engine.spans.started import PairStarts, is_open
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
@@ -46,7 +48,8 @@ __all__ = ("SpanCounts", "SpanSession")
 
 _PURGE_SECONDS = 1.0
 _THREADS = 1 << 13  # threads whose map entries stay between their spans
-_NUMBER = 20  # offset of the number in a record
+_NUMBER, _COMM = 20, 24  # offsets in a record
+_WHO = struct.Struct("=I4xI")  # thread and CPU, at 8 in a record
 _U64 = struct.Struct("=Q")
 
 
@@ -87,7 +90,7 @@ class SpanSession(RingBufferSession):
         self._starts: list[AttachRequest] = []  # not attached
         self._ended = False  # whether an end is attached
         self._purge_at = 0.0
-        self._dead = 0  # starts whose threads have ended
+        self._pairs: PairStarts | None = None
         self._early = 0  # ends that came while probes were attached
         self._until = math.inf  # nanoseconds when detaching began
         self._final: SpanCounts | None = None
@@ -157,16 +160,20 @@ class SpanSession(RingBufferSession):
         return failures
 
     def _make_pair_maps(self) -> None:
-        if not self._starts or SPANS in self._maps:
+        if not self._starts or self._pairs is not None:
             return
         key, state, most = self._spans.key_size, self._spans.state_size, self._spec.max_open
         depths = depths_size(pointers=self._spans.pointers)
         threads = self._spec.by_thread
         self._make(MapSpec(MapType.HASH, key, depths, _THREADS if threads else most, DEPTHS))
         self._make(MapSpec(MapType.ARRAY, 4, depths, 1, UNUSED))
+        if entries := self._spans.threads:
+            size = thread_size(state, pointers=self._spans.pointers)
+            self._make(MapSpec(MapType.ARRAY, 4, size, entries, THREADS))
         most += _THREADS if threads else 0
         self._make(MapSpec(MapType.HASH, key, state, most, SPANS))
         self._make(MapSpec(MapType.ARRAY, 4, state, 1, BLANK))
+        self._pairs = PairStarts(self._maps, depths)
 
     # ------------------------------------------------------------ open spans
 
@@ -179,54 +186,29 @@ class SpanSession(RingBufferSession):
         for image in sorted(self._images(), key=_U64.unpack_from):
             age = max(0, now - int(_U64.unpack_from(image)[0]))
             made = image[:DURATION_OFFSET] + _U64.pack(age) + image[DURATION_OFFSET + 8 :]
+            if self._spec.by_thread:
+                made = made[:_COMM] + _comm(*_WHO.unpack_from(image, 8)) + made[_COMM + 16 :]
             data = struct.pack("=II", len(made), 0) + made
             found += [one for batch in self._decoder.batches(data) for one in batch]
         return found
 
     def _images(self) -> Iterator[bytes]:
         # Yields the records of starts without an end.
-        states = self._frames.values() if self._spec.end is None else self._pair_states()
-        for state in states:
+        pairs: Iterable[bytes] = () if self._pairs is None else self._pairs.states()
+        for state in self._frames.values() if self._spec.end is None else pairs:
             (number,) = struct.unpack_from("=I", state, TIME_OFFSET + _NUMBER)
             start = self._spans.starts.get(number)
             in_trace = _U64.unpack_from(state, TIME_OFFSET)[0] <= self._until
-            if start is not None and _is_open(state) and in_trace:
+            if start is not None and is_open(state) and in_trace:
                 yield state[TIME_OFFSET : TIME_OFFSET + start.size]
-
-    def _pair_states(self) -> Iterator[bytes]:
-        # Yields the states on the stacks of starts, without those that an end has dropped.
-        if SPANS not in self._maps:
-            return
-        depths = dict(self._maps[DEPTHS].items())
-        for key, state in list(self._maps[SPANS].items()):
-            (depth,) = _U64.unpack_from(depths.get(bytes(4) + key[4:], bytes(8)))
-            if _U64.unpack_from(state)[0] < depth:
-                yield state
 
     def poll(self, timeout: float) -> list[Any]:
         """Poll as :meth:`BpfSession.poll` does; also remove the starts of threads that ended."""
         now = time.monotonic()
-        if self._spec.by_thread and SPANS in self._maps and now >= self._purge_at:
+        if self._spec.by_thread and self._pairs is not None and now >= self._purge_at:
             self._purge_at = now + _PURGE_SECONDS
-            self._purge()
+            self._pairs.purge()
         return super().poll(timeout)
-
-    def _purge(self) -> None:
-        depths, states = self._maps[DEPTHS], self._maps[SPANS]
-        for key in list(depths.keys()):
-            (thread,) = _U64.unpack_from(key, 8)
-            idle = thread >= 1 << 32
-            if idle or os.path.exists(f"/proc/{thread}"):  # noqa: PTH110 - slow
-                continue
-            (depth,) = _U64.unpack_from(depths.get(key) or bytes(8))
-            for slot in range(NESTED):
-                found = struct.pack("=I", slot) + key[4:]
-                state = states.get(found)
-                if state is None:
-                    continue
-                self._dead += _is_open(state) and _U64.unpack_from(state)[0] < depth
-                states.delete(found)
-            depths.delete(key)
 
     # ------------------------------------------------------------ counts
 
@@ -252,7 +234,8 @@ class SpanSession(RingBufferSession):
 
     def counts(self) -> SpanCounts:
         """Return the numbers of starts and ends that were no span."""
-        still = sum(1 for _ in self._images()) + self._dead + self._frames.ended
+        dead = self._frames.ended + (0 if self._pairs is None else self._pairs.dead)
+        still = sum(1 for _ in self._images()) + dead
         if self._final is not None:
             return replace(self._final, open=still)
         unmatched = self._unmatched() - self._early
@@ -286,9 +269,14 @@ _BEFORE = ": it began before the trace, or its start was lost"
 _REFUSED = ": a predicate of the start refused it, or it began before the trace"
 
 
-def _is_open(state: bytes) -> bool:
-    # Whether a start has filled its entry state: the time is written last.
-    return any(state[TIME_OFFSET : TIME_OFFSET + 8])
+def _comm(thread: int, cpu: int) -> bytes:
+    # The name of a thread, which only the end of a span writes.
+    try:
+        with open(f"/proc/{thread}/comm", "rb") as file:  # noqa: PTH123 - fast
+            name = file.read(15).rstrip(b"\n")
+    except OSError:
+        name = b"?" if thread else b"swapper/%d" % cpu
+    return name.ljust(16, b"\0")
 
 
 def _spans(number: int) -> str:

@@ -89,6 +89,8 @@ class _ImageEmitter(RecordEmitter):
             asm.mov(R8, 0)
             asm.label(self.again)
         self._who()
+        if not self.variant.same_thread:  # otherwise the end writes it, if the span is shown
+            self._comm()
         self._values()
         self._time()  # last, so that the duration does not include the values
         asm.goto(self.labels.exit)

@@ -89,6 +89,13 @@ class ProgramVariant:
         return role is not None and not role.entry
 
     @property
+    def same_thread(self) -> bool:
+        """Whether the entry state is taken in the thread that creates it."""
+        if self.pair is not None:
+            return self.pair.same_thread
+        return self.call is not None and self.call.stack.same_thread
+
+    @property
     def faultable(self) -> bool:
         """Whether a value may be unreadable, for example because a page is absent."""
         image = None if self.call is None else self.call.start
@@ -112,6 +119,10 @@ class PairRole(Protocol):
     @property
     def faultable(self) -> bool:
         """Whether a part of the key may be unreadable."""
+
+    @property
+    def same_thread(self) -> bool:
+        """Whether the key is the thread."""
 
     def emit_start(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool

@@ -114,6 +114,7 @@ class RecordEmitter:
     def _fill(self) -> None:
         self._time()
         self._who()
+        self._comm()
         self._values()
 
     def _values(self) -> None:
@@ -135,6 +136,9 @@ class RecordEmitter:
         asm.call(Helper.GET_SMP_PROCESSOR_ID)
         asm.store(R7, 16, R0, 4)
         asm.store(R7, 20, self.variant.number, 4)
+
+    def _comm(self) -> None:
+        asm = self.asm
         asm.mov(R1, R7)
         asm.add(R1, 24)
         asm.mov(R2, 16)

@@ -47,5 +47,7 @@ class _SpanEmitter(RecordEmitter):
         asm.mov(R2, self.variant.number)
         asm.alu(Alu.OR, R1, R2)
         asm.store(R7, _NUMBER, R1, 4)
+        if self.variant.same_thread:
+            self._comm()
         for index, output in enumerate(self.plan.outputs):
             self._output(END_BIT - index, output)
