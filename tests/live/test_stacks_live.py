@@ -45,6 +45,7 @@ int main(int argc, char **argv)
 }
 """
 CHAIN = ["inner", "middle", "outer", "main"]
+FRAME = ("address", "symbol", "offset", "module", "build_id", "link_address")
 
 CXX = r"""
 #include <sys/sdt.h>
@@ -83,7 +84,7 @@ def test_a_program_that_ends_at_once_has_its_whole_chain(chain: Path) -> None:
         assert symbols_of(stack)[:4] == CHAIN
         assert [frame["module"] for frame in stack[:4]] == ["chain"] * 4
         assert stack[4]["module"].startswith("libc")
-        assert list(stack[0]) == ["address", "symbol", "offset", "module"]
+        assert list(stack[0]) == [*FRAME]
 
 
 def test_text_has_a_line_for_each_frame_behind_the_values(chain: Path) -> None:

@@ -26,7 +26,11 @@ def teller(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check(symbolizer: Symbolizer, pid: int, known: dict[str, int], module: str) -> None:
     for word, name in (("exported", "exported_function"), ("hidden", "hidden_function")):
         address = known[word] + 5
-        assert symbolizer.frame(pid, address) == Frame(address, name, 5, module)
+        frame = symbolizer.frame(pid, address)
+        assert (frame.address, frame.symbol, frame.offset) == (address, name, 5)
+        assert frame.module == module
+        assert frame.link_address & 0xFFF == address & 0xFFF
+        assert frame.file_id
 
 
 @pytest.mark.parametrize("options", [("-no-pie",), ("-pie",), ("-static",), ("-static-pie",)])

@@ -86,6 +86,16 @@ class FileSymbols(Closeable):
         """The GNU build ID in hexadecimal."""
         return self._elf.build_id
 
+    @functools.cached_property
+    def file_id(self) -> str:
+        """The build ID, or path and size of a file that has none."""
+        return self._elf.build_id or f"{self._elf.path}:{self._elf.size}"
+
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes."""
+        return self._elf.size
+
     def address_of(self, offset: int) -> int:
         """Return the link-time address of a file offset; the offset if no segment contains it.
 

@@ -7,6 +7,7 @@ so every field of a snapshot is checked.
 from __future__ import annotations
 
 import bisect
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ class ProcessMaps:
         self.reported = False
         self._cache = cache
         self._files: dict[FileId, FileSymbols | None] = {}
+        self._file_ids: dict[FileId, str] = {}  # of a restored process
         self._read_at = 0.0
 
     @classmethod
@@ -79,11 +81,14 @@ class ProcessMaps:
         inodes: dict[tuple[str, str | None], int] = {}
         mappings = []
         for row in rows:
-            start, end, link, path, build_id = _checked(row)
+            start, end, link, path, build_id, size = _checked(row)
             inode = 0
             if path and not path.startswith("["):
                 inode = inodes.setdefault((path, build_id), len(inodes) + 1)
             mappings.append(Mapping(start, end, "r-xp", link, (0, 0), inode, path, deleted=False))
+            if build_id or size:
+                file = _VDSO if path == "[vdso]" else ((0, 0), inode)
+                made._file_ids[file] = build_id or f"{path}:{size}"
         for (path, build_id), inode in inodes.items():
             made._files[(0, 0), inode] = cache.recorded(path, build_id)
         vdso = next((row[4] for row in rows if row[3] == "[vdso]"), None)
@@ -141,6 +146,14 @@ class ProcessMaps:
             return self._files.get(_VDSO)
         return self._files.get((mapping.device, mapping.inode)) if mapping.inode else None
 
+    def file_id(self, mapping: Mapping) -> str:
+        """Return what identifies the file of a mapping; see :attr:`Frame.file_id`."""
+        file = self.symbols(mapping)
+        if file is not None or not self.restored:
+            return "" if file is None else file.file_id
+        vdso = mapping.path == "[vdso]"
+        return self._file_ids.get(_VDSO if vdso else (mapping.device, mapping.inode), "")
+
     def executable(self) -> list[MappedSymbols]:
         """Return the current and earlier executable mappings, the latest last."""
         return [(one, self.symbols(one)) for one in self.history.known() if one.executable]
@@ -161,13 +174,19 @@ def _layers(mappings: list[Mapping]) -> list[list[Mapping]]:
     return layers
 
 
-def _checked(row: object) -> tuple[int, int, int, str, str | None]:
-    if isinstance(row, list) and len(row) == 5:
-        start, end, link, path, build_id = row
-        numbers = all(type(one) is int and 0 <= one < _MAX_ADDRESS for one in row[:3])
-        names = isinstance(path, str) and (build_id is None or isinstance(build_id, str))
-        if numbers and names and start < end:
-            return start, end, link, path, build_id
+def _checked(row: object) -> tuple[int, int, int, str, str | None, int]:
+    # Recordings of before have no size.
+    if isinstance(row, list) and len(row) in (5, 6):
+        start, end, link, path, build_id = row[:5]
+        numbers = (*row[:3], *row[5:])
+        whole = all(type(one) is int and 0 <= one < _MAX_ADDRESS for one in numbers)
+        named = isinstance(path, str) and (build_id is None or _is_build_id(build_id))
+        if whole and named and start < end:
+            return start, end, link, path, build_id, (*row[5:], 0)[0]
     raise ValueError(
-        f"a mapping of a snapshot is [start, end, address, path, build ID], not {row!r}"
+        f"a mapping of a snapshot is [start, end, address, path, build ID, size], not {row!r}"
     )
+
+
+def _is_build_id(text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]+", text) is not None

@@ -18,6 +18,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.closeable import Closeable
+from usdt.base.frozen import replace
 from usdt.demangle.demangle import demangle
 from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.engine.language.tree import MAX_FRAMES
@@ -142,8 +143,9 @@ class Symbolizer(Closeable):
         """Return the data to symbolize a process's addresses later, as a JSON object.
 
         ``mappings`` lists for each executable mapping: start, end, the link-time address of the
-        start (the file offset if the file is not ELF), path, and build ID or None. A mapping comes
-        after those that it replaced. ``perf_map`` contains the JIT-compiled functions.
+        start (the file offset if the file is not ELF), path, build ID or None, and the file's size
+        or 0. A mapping comes after those that it replaced. ``perf_map`` contains the JIT-compiled
+        functions.
         """
         process = self._current(pid)
         mappings = []
@@ -151,8 +153,8 @@ class Symbolizer(Closeable):
         for one, file in (*process.executable(), *self._tracked(pid)):
             # Offsets in a debug file differ from those in its program; link-time addresses do not.
             link = one.offset if file is None else file.address_of(one.offset)
-            build_id = None if file is None else file.build_id
-            mappings.append([one.start, one.end, link, one.path, build_id])
+            build_id, size = (None, 0) if file is None else (file.build_id, file.size)
+            mappings.append([one.start, one.end, link, one.path, build_id, size])
         jit = process.jit.dump().decode("utf-8", "backslashreplace")
         return {"mappings": mappings, "perf_map": jit}
 
@@ -272,7 +274,14 @@ class Symbolizer(Closeable):
         symbol = file.find(link)
         offset = address - within + link - (0 if symbol is None else symbol.address)
         name = "" if symbol is None else demangle(symbol.name)
-        frame = Frame(address, name, offset, _module(mapping))
+        frame = Frame(
+            address,
+            name,
+            offset,
+            _module(mapping),
+            file_id=file.file_id,
+            link_address=address - within + link,
+        )
         return self._with_lines(frame, file, link) if self.lines else (frame,)
 
     def _locate(
@@ -323,10 +332,12 @@ class Symbolizer(Closeable):
                     one.file,
                     one.line,
                     inlined=True,
+                    file_id=frame.file_id,
+                    link_address=frame.link_address,
                 )
                 for one in inlined
             ),
-            Frame(address, frame.symbol, offset, module, own.file, own.line),
+            replace(frame, file=own.file, line=own.line),
         )
 
 
@@ -334,10 +345,13 @@ def _jit_frame(process: ProcessMaps, mapping: Mapping, address: int, within: int
     found = process.jit.find(within)
     if found is not None:
         return Frame(address, demangle(found[1]), address - found[0], process.jit.name)
+    file_id = process.file_id(mapping)
+    at = address - mapping.start + mapping.offset
+    link = at if file_id else 0
     if mapping.inode:
-        return Frame(address, "", address - mapping.start + mapping.offset, _module(mapping))
+        return Frame(address, "", at, _module(mapping), file_id=file_id, link_address=link)
     special = mapping.path if mapping.path.startswith("[") else "[anon]"
-    return Frame(address, "", 0, special)
+    return Frame(address, "", 0, special, file_id=file_id, link_address=link)
 
 
 def _module(mapping: Mapping) -> str:

@@ -7,18 +7,18 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import TracingError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, Stack
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters import escape
-from usdt.engine.output.frames import folded, frame_json, frame_text
+from usdt.engine.output.frames import folded, frame_json, frame_text, identity
 from usdt.engine.output.stacks import no_frames, no_frames_folded
 from usdt.engine.output.truncated import TruncatedInt, TruncatedStr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from usdt.engine.aggregate.planning import Source
     from usdt.engine.aggregate.session import AggregateSession, Row
@@ -45,6 +45,7 @@ class Part:
         folded: for a stack, ``outer;…;inner``.
         named: the name of a number that has one.
         number: the part, if it is a number.
+        identity: for a stack or an address, what merges it with those of other processes.
     """
 
     name: str
@@ -54,6 +55,12 @@ class Part:
     folded: str = ""
     named: str = ""
     number: float | None = None
+    identity: Hashable = None
+
+    @property
+    def merged_by(self) -> Hashable:
+        """What parts have in common that are one."""
+        return self if self.identity is None else self.identity
 
 
 @frozen
@@ -94,18 +101,23 @@ class Results:
     ) -> list[Result]:
         """Return the results of some rows, the largest last.
 
+        The same stack of several processes is one result, wherever their files are mapped.
+
         Args:
             rows: the rows.
             top: maximum number of results.
             sort: the column to sort by; by default the count.
         """
-        merged: dict[tuple[str, tuple[Part, ...]], Result] = {}
+        merged: dict[Hashable, Result] = {}
         for row in rows:
             label = self._label(row.source)
             key = tuple(map(self._part, self._names(), row.key))
-            known = merged.get((label, key))
-            value = row.value if known is None else known.value.plus(row.value)
-            merged[label, key] = Result(label, row.source.probe, key, value)
+            same = label, tuple(part.merged_by for part in key)
+            known = merged.get(same)
+            if known is None:
+                merged[same] = Result(label, row.source.probe, key, row.value)
+            else:
+                merged[same] = replace(known, value=known.value.plus(row.value))
         found = sorted(merged.values(), key=order(self._session.aggregation, sort))
         return found[-top:] if top else found
 
@@ -126,7 +138,8 @@ class Results:
             return self._stack(name, value)
         if isinstance(value, Address):
             frame = self._resolver.frame(value.kind, value.pid, value.address)
-            return Part(name, frame_text(frame), frame_json(frame))
+            text, as_json = frame_text(frame, shared=True), frame_json(frame, shared=True)
+            return Part(name, text, as_json, identity=identity(frame))
         if isinstance(value, str):
             shown = escape(value) + ("..." if isinstance(value, TruncatedStr) else "")
             return Part(name, shown, quote(value))
@@ -144,9 +157,14 @@ class Results:
             error = f'{{"error": {quote(why)}}}'
             return Part(name, "", error, (f"({why})",), no_frames_folded(kind))
         frames = self._resolver.frames(kind, stack.pid, addresses)[: stack.column.frames]
-        text = f"[{', '.join(map(frame_json, frames))}]"
-        kernel = kind is StackKind.KERNEL
-        return Part(name, "", text, tuple(map(frame_text, frames)), folded(frames, kernel=kernel))
+        return Part(
+            name,
+            "",
+            f"[{', '.join(frame_json(frame, shared=True) for frame in frames)}]",
+            tuple(frame_text(frame, shared=True) for frame in frames),
+            folded(frames, kernel=kind is StackKind.KERNEL),
+            identity=tuple(map(identity, frames)),
+        )
 
 
 def _number(value: Any) -> float | None:

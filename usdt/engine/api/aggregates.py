@@ -137,10 +137,12 @@ class Aggregate(Mapping[Any, V_co]):
         with self._lock:
             if self._final is not None:
                 return dict(self._final[0])
-            rows = self._session.read()
-            return {
-                self._key(result): self._value(result.value) for result in self._results.of(rows)
-            }
+            values: dict[Any, Value] = {}
+            for result in self._results.of(self._session.read()):
+                key = self._key(result)  # stacks of different files may have the same text
+                known = values.get(key)
+                values[key] = result.value if known is None else known.plus(result.value)
+            return {key: self._value(value) for key, value in values.items()}
 
     @property
     def lost(self) -> int:

@@ -9,9 +9,9 @@ from usdt.base.frozen import frozen
 from usdt.base.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
-__all__ = ("Frame", "Stack", "folded", "frame_json", "frame_text")
+__all__ = ("Frame", "Stack", "folded", "frame_json", "frame_text", "identity")
 
 
 @frozen
@@ -30,6 +30,9 @@ class Frame:
             0 if there is none.
         inlined: whether the function was inlined into that of the next frame. Both frames have the
             same address and offset.
+        file_id: the build ID of the file, in hexadecimal; ``PATH:SIZE`` of a file that has none; ""
+            if the address belongs to no file.
+        link_address: the link-time address in that file, the same in every process of it.
     """
 
     address: int
@@ -39,6 +42,13 @@ class Frame:
     file: str = ""
     line: int = 0
     inlined: bool = False
+    file_id: str = ""
+    link_address: int = 0
+
+    @property
+    def build_id(self) -> str | None:
+        """The build ID of the file; None if it has none."""
+        return None if ":" in self.file_id else self.file_id or None
 
 
 class Stack(list[Frame]):
@@ -53,13 +63,24 @@ class Stack(list[Frame]):
         self.reason = reason
 
 
-def frame_text(frame: Frame) -> str:
+def identity(frame: Frame) -> Hashable:
+    """Return what equal frames of different processes have in common: file and link-time address.
+
+    A frame of no file is equal to itself only.
+    """
+    return (frame.file_id, frame.link_address) if frame.file_id else frame
+
+
+def frame_text(frame: Frame, *, shared: bool = False) -> str:
     """Return ``function+0x12 [module]``, as bcc does; ``0x7f… [module+0x…]`` without a symbol.
 
     A source line follows as ``at FILE:LINE``, as in gdb. An inlined function is written
-    ``function (inlined) [module]``, as in perf.
+    ``function (inlined) [module]``, as in perf. ``shared`` leaves out the address of a frame that
+    processes share: ``[module+0x…]``.
     """
     where = f" at {printable(_source(frame.file, frame))}" if frame.file else ""
+    if shared and frame.file_id and not frame.symbol:
+        return f"[{printable(frame.module.strip('[]'))}+{frame.link_address:#x}]{where}"
     return _frame_text(frame) + where
 
 
@@ -79,20 +100,31 @@ def _source(file: str, frame: Frame) -> str:
     return f"{file}:{frame.line or '?'}"
 
 
-def frame_json(frame: Frame) -> str:
+def frame_json(frame: Frame, *, shared: bool = False) -> str:
     """Return one JSON object: address, symbol (null if none is known), offset, module.
 
-    With a source line it also has file and line (null if there is none), and inlined if the
-    function was inlined.
+    A frame of a file also has build_id and link_address; if the file has no build ID, build_id is
+    null and file_id is there. With a source line it has file and line (null if there is none), and
+    inlined if the function was inlined. ``shared`` leaves out the address of a frame that processes
+    share.
     """
     symbol = quote(frame.symbol) if frame.symbol else "null"
     module = quote(frame.module) if frame.module else "null"
     source = f', "file": {quote(frame.file)}, "line": {frame.line or "null"}' if frame.file else ""
     source += ', "inlined": true' if frame.inlined else ""
+    address = "" if shared and frame.file_id else f'"address": {frame.address}, '
     return (
-        f'{{"address": {frame.address}, "symbol": {symbol}, '
-        f'"offset": {frame.offset}, "module": {module}{source}}}'
+        f'{{{address}"symbol": {symbol}, '
+        f'"offset": {frame.offset}, "module": {module}{_file_json(frame)}{source}}}'
     )
+
+
+def _file_json(frame: Frame) -> str:
+    if not frame.file_id:
+        return ""
+    build_id = frame.build_id
+    known = f'null, "file_id": {quote(frame.file_id)}' if build_id is None else quote(build_id)
+    return f', "build_id": {known}, "link_address": {frame.link_address}'
 
 
 def folded(frames: Sequence[Frame], *, kernel: bool = False) -> str:
