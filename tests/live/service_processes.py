@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 from typing import TYPE_CHECKING
 
-from services import PATIENCE, Cluster, Dialogue, running_cluster
+from services import PATIENCE, Cluster, Dialogue, busy, running_cluster
 from skips import need_program
 from tracing_tools import until
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ("PYTHON", "java", "postgresql", "python", "server")
+__all__ = ("PYTHON", "contended", "java", "postgresql", "python", "server")
 
 PYTHON = "/usr/bin/python3.11"
 
@@ -22,6 +22,11 @@ PYTHON = "/usr/bin/python3.11"
 _PSQL = "select 'from psql' \\watch 0.1\n"
 _PREPARED = "select count(*) from pg_class where relname = 'orders';\n"
 _WRITES = "create table t(n int); insert into t select n from generate_series(1, 9) n \\watch 0.1\n"
+
+_CHANGES = (
+    "do $$ begin update stock set remaining = remaining - 1; perform pg_sleep(0.05); end $$ "
+    "\\watch 0.01\n"
+)
 
 _PYTHON = """import gc, time
 
@@ -70,6 +75,20 @@ def postgresql() -> Iterator[dict[str, int]]:
                 "DRIVER": _serving(asking, "orders"),
                 "SERVER": _server(cluster),
             }
+
+
+@contextlib.contextmanager
+def contended() -> Iterator[None]:
+    """A server with clients of pgbench, and two that take turns to change one row."""
+    with running_cluster("fsync=on") as cluster, busy(cluster), contextlib.ExitStack() as clients:
+        one, two = (clients.enter_context(cluster.session()) for _ in range(2))
+        one.say("create table stock(item text, remaining int);")
+        one.say("insert into stock values ('apple', 1000);")
+        one.say("select 'made';")
+        one.hear("made")
+        for client in (one, two):
+            client.say(_CHANGES)
+        yield
 
 
 def _serving(asking: Dialogue, query: str) -> int:
