@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from usdt.arch.abi import NotReadable, Passed, PassedInRegisters, Value, passing_of
 from usdt.arch.locations import Address, AtFunctionReturn, Memory, Unreadable, ValueClass, ValueType
 from usdt.base.errors import BtfError, TracingError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.btf import types as btf_types
 from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.ir import BtfType, ByAddress, InRegisters
-from usdt.engine.compiler.resolve.btf_types import enum_names, value_type
+from usdt.engine.compiler.resolve.btf_types import enum_names, is_wide, value_type
 from usdt.uprobes.dwarf_types import DwarfTypeProvider
 
 if TYPE_CHECKING:
@@ -160,6 +160,15 @@ class DebugParameters:
         shown = tuple(self.parameters(function))
         return Prototype(found.declaration, found.file, found.line, found.language, shown)
 
+    def is_number(self, argument: Argument) -> bool:
+        """Return whether an argument is an integer of any size; pointers are none."""
+        if argument.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED):
+            return argument.display is not Display.HEX
+        reference = argument.type_ref
+        if not isinstance(reference, InRegisters | ByAddress):
+            return False
+        return is_wide(self.debug.btf.resolve(reference.id))
+
     def _parameters(self, function: ProbeFunction, found: FunctionDebug) -> list[ParameterInfo]:
         locations, result = self._locations(found)
         shown = []
@@ -177,6 +186,7 @@ class DebugParameters:
                 result = NotReadable(function.no_return)
                 argument = Argument("return", argument.type, Unreadable(function.no_return))
             kind = self.debug.text(found.returns, found.language)
+            argument = replace(argument, hidden=True)  # only shown if an item names it
             shown.append(ParameterInfo("return", kind, _where(argument, result), argument))
         return shown
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.context_registers import ContextRegisters
 from usdt.arch.foreign_code import foreign_machine_reason
-from usdt.arch.locations import ValueClass
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
-from usdt.engine.compiler.arguments import Display, known_names
+from usdt.engine.compiler.arguments import known_names
 from usdt.engine.language.needs_types import needs_members, needs_types, untyped_names
 from usdt.engine.language.tree import ALL_ARGUMENTS, Name, names_in, walk
 from usdt.engine.runtime.attach.attach_points import AttachPoint
@@ -164,7 +163,7 @@ class FunctionRequest:
         self, path: str, open_path: str, found: list[ProbeFunction], pid: int
     ) -> DebugParameters | None:
         # Debug information is read if items need it, or for the type of the result.
-        names = {name for item in self.text.items for name in names_in(item.expression)}
+        names = {name for item in self._items for name in names_in(item.expression)}
         needed = needs_types(self._items)
         if not (needed or self._described or "return" in names):
             return None
@@ -272,7 +271,9 @@ class FunctionRequest:
         if not (self._described or needs_types(self._items)):
             # If items use only arg0… and return, debug information may change only the size and
             # sign of a number, so that output does not depend on its presence.
-            named = tuple(one for one in named if one.name == "return" and _is_number(one))
+            named = tuple(
+                one for one in named if one.name == "return" and parameters.is_number(one)
+            )
         taken = {one.name for one in named}
         return *named, *(one for one in numbered if one.name not in taken)
 
@@ -305,11 +306,4 @@ def _inside(function: ProbeFunction) -> str:
     return (
         f"{function.label} is inside a function: parameters are only known at a function's entry; "
         "reg(NAME) reads a register"
-    )
-
-
-def _is_number(argument: Argument) -> bool:
-    return (
-        argument.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED)
-        and argument.display is not Display.HEX
     )

@@ -4,7 +4,8 @@
     4    u32   interval
     8    …     parts, each padded to eight bytes; unused bytes are 0
 
-A buffer is preceded by a u64: its number of bytes. An array is its elements. A stack is its ID in
+A buffer is preceded by a u64: its number of bytes. An array is its elements, and an integer of 16
+bytes is its bytes. A stack is its ID in
 the map of stacks of its greatest size (u32) and the process ID (u32). An address to be shown as a
 symbol is followed by the process ID (u64).
 """
@@ -38,6 +39,7 @@ from usdt.engine.compiler.record.columns import (
     stack_column,
 )
 from usdt.engine.language.tree import stack_of
+from usdt.engine.output.formatters.structures import StructValueFormatter
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 from usdt.engine.output.truncated import TruncatedInt, TruncatedStr
 
@@ -139,7 +141,9 @@ class KeyField:
                 return struct.unpack(
                     f"={self.size // struct.calcsize(code)}{code}", data[: self.size]
                 )
-            case StackCopyColumn() | StructColumn() | StructListColumn() | UnavailableColumn():
+            case StructColumn():
+                return StructValueFormatter(self.name, column, "=")(self.size, bytes(8) + data)
+            case StackCopyColumn() | StructListColumn() | UnavailableColumn():
                 raise TypeError(f"{self.name}: {type(column).__name__} in a key")
             case _:
                 assert_never(column)
@@ -214,6 +218,8 @@ def _field(output: Output, offset: int) -> KeyField:
             return KeyField(output.key, column, offset, column.length)
         case SymbolColumn():
             return KeyField(output.key, column, offset, 16)
-        case StructColumn() | StructListColumn():  # by its address
+        case StructColumn(capacity=size):  # an integer of 16 bytes; structures have no columns
+            return KeyField(output.key, column, offset, size)
+        case StructListColumn():  # by its address
             return KeyField(output.key, IntColumn(output.node.type), offset, 8)
     return KeyField(output.key, column, offset, column.size)

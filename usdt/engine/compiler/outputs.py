@@ -245,7 +245,7 @@ def _typed(key: str, node: Node, scope: Scope, *, expand_pointers: bool = True) 
         return _string(key, node, scope.max_string + 1)
     if shown.display is Display.STRUCT:
         if expand_pointers and scope.max_struct and shown.shape is not None:
-            return _struct(key, node, shown.shape, scope, by_pointer=True)
+            return _struct(key, node, shown.shape, scope, limit=scope.max_struct, by_pointer=True)
         return _plain(key, node, Display.HEX, cast=shown.cast)
     names = _TRUTH if shown.display is Display.BOOL else names
     return _plain(key, node, shown.display, names, shown.cast)
@@ -281,7 +281,7 @@ def _tagged_union(
     if shown.shape is not None and expand_pointers and scope.max_struct:
         output = None
         if isinstance(node, PointerExpr):
-            output = _struct(key, node, shown.shape, scope, by_pointer=True)
+            output = _struct(key, node, shown.shape, scope, limit=scope.max_struct, by_pointer=True)
         elif isinstance(node, LValue):
             output = _lvalue(key, node, shown, scope)
         if output is not None and isinstance(output.column, StructColumn):
@@ -298,9 +298,12 @@ def _lvalue(key: str, node: LValue, shown: DefaultFormat | None, scope: Scope) -
     if node.type.kind is ValueClass.STRING:
         size = min(node.type.size, scope.max_string) + 1
         return _string(key, address_of_lvalue(node), size)
-    if node.element is None and shown is not None and shown.shape is not None and scope.max_struct:
+    if node.element is None and shown is not None and shown.shape is not None:
         start = address if isinstance(address, RegisterAggregate) else address_of_lvalue(node)
-        return _struct(key, start, shown.shape, scope, by_pointer=False)
+        if shown.display is Display.INTEGER:  # of 16 bytes: shown like a structure, but never cut
+            return _struct(key, start, shown.shape, scope, limit=shown.shape.size)
+        if scope.max_struct:
+            return _struct(key, start, shown.shape, scope, limit=scope.max_struct)
     if isinstance(address, Unavailable):
         return unavailable_output(key, address)
     size = min(node.type.size, MAX_READ)
@@ -310,13 +313,19 @@ def _lvalue(key: str, node: LValue, shown: DefaultFormat | None, scope: Scope) -
 
 
 def _struct(
-    key: str, address: Node, shape: TypeSnapshot, scope: Scope, *, by_pointer: bool
+    key: str,
+    address: Node,
+    shape: TypeSnapshot,
+    scope: Scope,
+    *,
+    limit: int,
+    by_pointer: bool = False,
 ) -> Output:
     if isinstance(address, PointerExpr) and isinstance(address.address, Unavailable):
         address = address.address
     if isinstance(address, Unavailable):
         return unavailable_output(key, address)
-    capacity, form = min(shape.size, scope.max_struct), StructForm.WHOLE
+    capacity, form = min(shape.size, limit), StructForm.WHOLE
     if scope.in_short:
         from usdt.btf.values.type_snapshot import in_short  # noqa: PLC0415 - only for structures
 

@@ -28,6 +28,7 @@ from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
 from usdt.engine.compiler.ir import (
     Builtin,
     Number,
+    RegisterAggregate,
     StringEquals,
     StringEqualsConst,
     StringMatches,
@@ -199,10 +200,33 @@ class KeyEmitter:
                     asm.mov(R1, R9)
                     asm.alu(Alu.RSH, R1, 32)
                     asm.store(R10, start + 8, R1)
-            case StructColumn() | StructListColumn() | StackColumn() | StackCopyColumn():
+            case StructColumn():
+                self._wide_integer(field, output, writer)
+            case StructListColumn() | StackColumn() | StackCopyColumn():
                 raise TypeError(f"{field.name}: {type(column).__name__} in a key")
             case _:
                 assert_never(column)
+
+    def _wide_integer(self, field: KeyField, output: Output, writer: ExpressionEmitter) -> None:
+        # An integer of 16 bytes: in registers, captured at the entry, or in memory.
+        asm = self.asm
+        start = self.base + (field.offset or 0)
+        if isinstance(output.node, RegisterAggregate):
+            for offset, part in output.node.parts:
+                writer.value(part)
+                asm.store(R10, start + offset, R0, part.type.size)
+        elif output.captured is not None:
+            asm.load(R0, R10, ENTRY_STATE_SLOT)
+            asm.load(R0, R0, output.captured.offset)
+            asm.jump(Jump.SLT, R0, 0, self.unread)
+            # Behind the length prefix and the address
+            kept = Captured(output.captured.offset + 16, field.size)
+            writer.copy_kept(kept, R10, start, field.size)
+        else:
+            writer.value(output.node)
+            asm.mov(R8, R0)
+            self._zero(start, field.capacity)
+            self._read(writer, output, start, field.size)
 
     def _stack(self, field: KeyField, column: StackColumn) -> None:
         asm, kind = self.asm, column.kind

@@ -134,7 +134,8 @@ class BtfTypes:
         """Return how an expression is shown if the item does not specify it."""
         match node:
             case LValue(type_id=int(number)):
-                return DefaultFormat(Display.STRUCT, self._shape(number))
+                form = Display.INTEGER if is_wide(self.btf.resolve(number)) else Display.STRUCT
+                return DefaultFormat(form, self._shape(number))
             case PointerExpr(type_id=int(number)):
                 return self._shown_pointer(number)
             case ArgumentValue(type_id=int(number)) | Deref(type_id=int(number)):
@@ -291,7 +292,7 @@ class BtfTypes:
             return self._named(Deref(start, kind, number, self._kernel), found)
         if isinstance(found, btf_types.Array):
             return self._array(start, found)
-        if isinstance(found, btf_types.Composite) or _is_wide(found):
+        if isinstance(found, btf_types.Composite) or is_wide(found):
             whole = ValueType(ValueClass.BYTES, self.btf.size_of(number))
             lvalue = LValue(start, whole, type_id=number, kernel=self._kernel)
             return self._object(lvalue, found)
@@ -468,8 +469,8 @@ def value_type(btf: Btf, number: int) -> ValueType | None:
     return None
 
 
-def _is_wide(found: btf_types.Type) -> bool:
-    # Whether a type is __int128: it is shown as a number, and no expression computes with it.
+def is_wide(found: btf_types.Type) -> bool:
+    """Return whether a type is ``__int128``: a number that no expression computes with."""
     return isinstance(found, btf_types.Int) and found.size > 8
 
 
