@@ -19,9 +19,10 @@ from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFor
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.output.stacks import PythonProcesses
 
 __all__ = ("rendering",)
 
@@ -43,6 +44,10 @@ class Taken:
     def batches(self, data: bytes) -> Iterator[list[bytes]]:
         """Keep records."""
         yield [data]
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Refuse: no Python stacks are recorded."""
+        raise NotImplementedError
 
 
 def _records() -> tuple[Taken, bytes]:

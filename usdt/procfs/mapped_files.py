@@ -42,6 +42,7 @@ __all__ = (
     "executable_of",
     "file_identity",
     "files_of_processes",
+    "mapped_file",
     "mapped_files",
     "same_file",
 )
@@ -86,7 +87,7 @@ def mapped_files(pid: int, *, executable_only: bool = True) -> list[MappedFile]:
         TargetError: no such process, or not permitted.
     """
     lines = _file_lines(read_maps_file(pid), executable_only=executable_only)
-    return [_mapped_file(pid, mapping) for mapping in lines.values()]
+    return [mapped_file(pid, mapping) for mapping in lines.values()]
 
 
 def files_of_processes(
@@ -130,7 +131,8 @@ def _file_lines(data: bytes, *, executable_only: bool) -> dict[FileId, Mapping]:
     return {(mapping.device, mapping.inode): mapping for mapping in mappings if mapping is not None}
 
 
-def _mapped_file(pid: int, mapping: Mapping) -> MappedFile:
+def mapped_file(pid: int, mapping: Mapping) -> MappedFile:
+    """Return the file of a mapping of a process."""
     # The file's real name may end in " (deleted)": see whether that name leads to the file.
     literal = mapping.path + os.fsdecode(DELETED)
     if mapping.deleted and _is_same(f"/proc/{pid}/root{literal}", mapping.device, mapping.inode):
@@ -212,7 +214,7 @@ def executable_of(pid: int) -> MappedFile | None:
             return None
     for mapping in _file_lines(read_maps_file(pid), executable_only=False).values():
         if _is_same(link, mapping.device, mapping.inode):
-            mapped = _mapped_file(pid, mapping)
+            mapped = mapped_file(pid, mapping)
             return MappedFile(mapped.path, link, mapping.device, mapping.inode, mapped.deleted)
     deleted = name.endswith(DELETED)
     path = os.fsdecode(name[: -len(DELETED)] if deleted else name)
@@ -263,4 +265,4 @@ class MapsPoller:
         lines = _file_lines(data, executable_only=True)
         fresh = [mapping for key, mapping in lines.items() if key not in self._seen]
         self._seen.update(lines)
-        return [_mapped_file(self.pid, mapping) for mapping in fresh]
+        return [mapped_file(self.pid, mapping) for mapping in fresh]

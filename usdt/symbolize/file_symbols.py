@@ -119,6 +119,11 @@ class FileSymbols(Closeable):
         """Return the symbol that covers a link-time address."""
         return self._symbols.find(address)
 
+    def variable(self, name: str) -> int | None:
+        """Return the link-time address of a variable that the file exports."""
+        found = [one for one in self._symbols.variables(name) if not one.imported]
+        return found[0].address if found else None
+
     def code(self, address: int, size: int) -> bytes:
         """Return instructions at a link-time address; b"" if there are none."""
         offset = self._elf.offset_of(address, executable=True)

@@ -38,10 +38,14 @@ class MmapTracker:
 
     Attributes:
         notices: messages for the user about missing mappings.
+        mapped: processes that have mapped files since the last call of :meth:`update`.
+        forked: (process, parent) of the processes that have begun since then.
     """
 
     def __init__(self, opener: Callable[[MappedFile, int], FileSymbols | None]) -> None:
         self.notices: list[str] = []
+        self.mapped: set[int] = set()
+        self.forked: list[tuple[int, int]] = []
         self._opener = opener
         self._mappings: dict[int, list[MappedSymbols]] = {}
         self._parents: dict[int, int] = {}
@@ -61,19 +65,28 @@ class MmapTracker:
     def update(self) -> set[int]:
         """Read the kernel's records; return the processes that have executed a new program."""
         executed = set()
+        self.mapped.clear()
+        self.forked.clear()
         for record in self._records.take() if self._records is not None else ():
             if isinstance(record, ExecRecord):
                 executed.add(record.pid)
+                self.mapped.discard(record.pid)
                 self._parents.pop(record.pid, None)
             elif isinstance(record, ForkRecord):
                 self._limit(self._parents)
                 self._parents[record.pid] = record.parent
+                self.forked.append((record.pid, record.parent))
                 self._mappings.pop(record.pid, None)  # those of an earlier process with this ID
             elif isinstance(record, LostRecord):
                 self._report_loss()
             else:
                 self._add(record)
         return executed
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Descriptors, readable when the kernel has records."""
+        return [] if self._records is None else self._records.descriptors
 
     def find(self, pid: int, address: int) -> MappedSymbols | None:
         """Return the latest mapping at an address of a process, and the symbols of its file."""
@@ -111,6 +124,8 @@ class MmapTracker:
             path,
             deleted=False,
         )
+        if record.inode:
+            self.mapped.add(record.pid)
         if record.pid not in self._mappings:
             self._limit(self._mappings)
         known = self._mappings.setdefault(record.pid, [])

@@ -23,6 +23,8 @@ from usdt.demangle.demangle import demangle
 from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.engine.language.tree import MAX_FRAMES
 from usdt.engine.output.frames import Frame, Stack
+from usdt.engine.output.stacks import PythonProcesses
+from usdt.procfs.process import processes
 from usdt.symbolize.file_cache import FileCache
 from usdt.symbolize.mmap_tracker import MmapTracker
 from usdt.symbolize.process_maps import ProcessMaps
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from usdt.procfs.maps import Mapping
     from usdt.symbolize.file_symbols import FileSymbols
     from usdt.symbolize.process_maps import MappedSymbols
+    from usdt.symbolize.python_stacks import PythonStacks
 
 __all__ = ("Symbolizer",)
 
@@ -67,9 +70,12 @@ class Symbolizer(Closeable):
         self._restored_size = 0
         self._ended = 0
         self._tracker = MmapTracker(self._cache.mapped) if track_mappings else None
+        self._python: PythonStacks | None = None
 
     def close(self) -> None:
         """Unmap every file; idempotent."""
+        if self._python is not None:
+            self._python.close()
         if self._tracker is not None:
             self._tracker.close()
         for process in self._processes.values():
@@ -130,12 +136,39 @@ class Symbolizer(Closeable):
         ]
         return Stack(frames, found.reason)
 
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs know the Python processes, now and later.
+
+        Args:
+            pids: the only processes that are traced; empty for all.
+        """
+        python = self._python_stacks()
+        maps = python.open()
+        for pid in pids or processes():
+            python.examine(pid)
+        changes = () if self._tracker is None else tuple(self._tracker.descriptors)
+        return PythonProcesses(maps, changes, self.look)
+
+    def python_stack(self, pid: int, data: bytes, length: int, order: str = "=") -> Stack:
+        """Return a Python stack; see :meth:`usdt.symbolize.python_stacks.PythonStacks.stack`."""
+        return self._python_stacks().stack(pid, data, length, order)
+
+    def _python_stacks(self) -> PythonStacks:
+        if self._python is None:
+            from usdt.symbolize.python_stacks import PythonStacks  # noqa: PLC0415 - only for these
+
+            self._python = PythonStacks(self._cache)
+        return self._python
+
     def look(self) -> None:
         """Record the mappings that processes have created since the last call."""
         if self._tracker is not None:
-            for pid in self._tracker.update():
+            executed = self._tracker.update()
+            for pid in executed:
                 if pid in self._processes:
                     self._processes[pid].history.outdated = True
+            if self._python is not None:
+                self._python.follow(executed, self._tracker.mapped, self._tracker.forked)
             self.notices += self._tracker.notices
             self._tracker.notices.clear()
 

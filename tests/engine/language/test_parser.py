@@ -444,9 +444,9 @@ BAD_ITEMS = [
      " returns: expected an argument in it, as in out(*(int *)arg0)"), "out without an argument"),
     ("§strr(a)", "'strr' is no function: did you mean str()?", "a misspelt function"),
     ("§sizeof(a)", ("'sizeof' is no function: "
-     "expected buf, contains, hex, kstack, ksym, out, reg, str, ustack, usym"), "sizeof"),
-    ("a->b§(c)", ("found '(': only buf, contains, hex, kstack, ksym, out, reg, str, ustack, usym "
-     "can be called"), "calling a member"),
+     "expected buf, contains, hex, kstack, ksym, out, pystack, reg, str, ustack, usym"), "sizeof"),
+    ("a->b§(c)", ("found '(': only buf, contains, hex, kstack, ksym, out, pystack, reg, str, "
+     "ustack, usym can be called"), "calling a member"),
     ("§int a", "found the type 'int': a cast is written (type)value", "a declaration"),
     ("(int §a)", "expected ')' after the type int, found 'a'", "a declaration in parentheses"),
     ("(struct §*)a", "expected a name after 'struct', found '*'", "a structure without a name"),

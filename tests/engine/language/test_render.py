@@ -113,7 +113,7 @@ def test_builtins_are_plain_names() -> None:
 def test_functions_take_between_their_least_and_most_arguments(function) -> None:
     least, most = FUNCTIONS[function]
     for count in range(5):
-        one = {"reg": '"a"', "ustack": "5", "kstack": "127"}.get(function, "a")
+        one = {"reg": '"a"', "ustack": "5", "kstack": "127", "pystack": "1"}.get(function, "a")
         words = [one] * count
         call = f"{function}({', '.join(words)})"
         if least <= count <= most:

@@ -158,10 +158,11 @@ def _check(values: dict[str, Any]) -> None:
 
 
 def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
-    """Return the kinds of stacks that ``--ustack``, ``--kstack``, ``--stack`` ask for."""
+    """Return the kinds of stacks that ``--ustack``, ``--pystack``, ``--stack`` … ask for."""
     from usdt.engine.language.tree import StackKind  # noqa: PLC0415 - not for --help
 
-    given = tuple(kind for kind in StackKind if values.get(kind.value) or values.get("stack"))
+    whole = (StackKind.USER, StackKind.KERNEL) if values.get("stack") else ()
+    given = tuple(kind for kind in StackKind if values.get(kind.value) or kind in whole)
     return given or ((StackKind.USER,) if values.get("folded") else ())
 
 
@@ -250,11 +251,12 @@ realtime_option = click.option(
     "--realtime", is_flag=True, help="Show dates and times (ISO 8601), with --json as well."
 )
 
-#: Adds --stack, --ustack and --kstack; see :func:`stacks_of`.
+#: Adds --stack, --ustack, --kstack and --pystack; see :func:`stacks_of`.
 stack_kinds = combined(
     click.option("--stack", is_flag=True, help="Record user and kernel stacks."),
     click.option("--ustack", is_flag=True, help="Record the user stack of each hit."),
     click.option("--kstack", is_flag=True, help="Record the kernel stack of each hit."),
+    click.option("--pystack", is_flag=True, help="Record the Python functions of each hit."),
 )
 
 #: Adds --lines.

@@ -38,10 +38,11 @@ every other item is a value that is shown.
   usym(arg0), ksym(arg0)         an address as a symbol, of the process or of the kernel
   reg(rdi)                       a register of the CPU
   ustack(5), kstack(5)           the first five frames of a stack
+  pystack, pystack(5)            the Python functions of the thread
   return, duration               the result of a function, and the time that it took
   out(EXPR)                      EXPR when the function returns: what it wrote
   args                           all arguments
-  pid tid uid gid cpu comm ts cgroup func ppid pcomm caller ustack kstack
+  pid tid uid gid cpu comm ts cgroup func ppid pcomm caller ustack kstack pystack
 
   arg1 > 5 && arg2 != 0          conditions, with the operators of C
   comm == "nginx"                strings stand in double quotes

@@ -157,6 +157,7 @@ _BUILTINS: dict[str, Callable[[Name, str, Scope], Output]] = {
     "comm": lambda _, key, __: Output(key, CommColumn()),
     "func": lambda _, key, scope: Output(key, ConstColumn(scope.function)),
     "kstack": lambda _, key, scope: stack_output(StackKind.KERNEL, scope, key),
+    "pystack": lambda _, key, scope: stack_output(StackKind.PYTHON, scope, key),
     "ustack": lambda _, key, scope: stack_output(StackKind.USER, scope, key),
 }
 

@@ -13,6 +13,7 @@ from usdt.engine.compiler.outputs import Output, argument_output, output_of, sta
 from usdt.engine.compiler.record.columns import (
     BufferColumn,
     SocketAddressColumn,
+    StackColumn,
     StringColumn,
     StructColumn,
     StructListColumn,
@@ -20,7 +21,13 @@ from usdt.engine.compiler.record.columns import (
 )
 from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordField, RecordLayout, SpanLayout
 from usdt.engine.compiler.resolve import Scope, resolve
-from usdt.engine.language.tree import ALL_ARGUMENTS, Name, with_result, without_args
+from usdt.engine.language.tree import (
+    ALL_ARGUMENTS,
+    Name,
+    StackKind,
+    with_result,
+    without_args,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.record.columns import StackCopyColumn
     from usdt.engine.compiler.resolve import TypeProvider
-    from usdt.engine.language.tree import Item, StackKind
+    from usdt.engine.language.tree import Item
 
 __all__ = ("ProbePlan", "make_plan", "placed")
 
@@ -68,6 +75,14 @@ class ProbePlan:
     def faultable(self) -> bool:
         """True if a value may be unreadable, for example because a page is absent."""
         return any(map(can_fail, self.predicates)) or any(map(_may_fault, self.outputs))
+
+    @property
+    def has_python_stack(self) -> bool:
+        """Whether its program walks Python frames, for which it needs maps."""
+        return any(
+            isinstance(output.column, StackColumn) and output.column.kind is StackKind.PYTHON
+            for output in self.outputs
+        )
 
     @property
     def always_false(self) -> bool:

@@ -56,7 +56,10 @@ MAX_FRAMES = 127  # of a stack: PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_ev
 
 
 BUILTINS = frozenset(
-    "caller cgroup comm cpu duration func gid kstack pcomm pid ppid tid ts uid ustack".split()  # noqa: SIM905
+    (
+        *("caller", "cgroup", "comm", "cpu", "duration", "func", "gid", "kstack"),
+        *("pcomm", "pid", "ppid", "pystack", "tid", "ts", "uid", "ustack"),
+    )
 )
 
 #: The item that stands for all arguments; an argument of this name hides it.
@@ -74,6 +77,7 @@ FUNCTIONS = {
     "kstack": (1, 1),
     "ksym": (1, 1),
     "out": (1, 1),
+    "pystack": (1, 1),
     "reg": (1, 1),
     "str": (1, 2),
     "ustack": (1, 1),
@@ -96,6 +100,7 @@ _PREDICATES = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&", "||"))
 class StackKind(enum.Enum):
     """Whose stack it is; the values are the names in the language and in recordings."""
 
+    PYTHON = "pystack"  # the Python functions of the process
     USER = "ustack"
     KERNEL = "kstack"
 

@@ -43,11 +43,12 @@ from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordLayout
 from usdt.engine.output.formatters.formatter import FieldSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.compiler.record.layout import RecordField
     from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.stacks import PythonProcesses
 
 __all__ = ("CONTEXT", "BadRecord", "Decoder", "RecordConsumer", "record_format", "swapped_words")
 
@@ -70,6 +71,9 @@ class RecordConsumer(Protocol):
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
         """Yield batches of results for complete records, as the session returns them."""
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs know the Python processes; see :class:`UserSymbols`."""
 
 
 class Decoder:
@@ -137,6 +141,10 @@ class Decoder:
             if rows:
                 yield rows
             position = end
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs that record Python stacks know the Python processes."""
+        return self._form.stacks.python_processes(pids)
 
     def render(self, variant: int, rows: list[tuple[Any, ...]]) -> list[Any]:
         """Return the results for rows that were already unpacked with record_format()."""

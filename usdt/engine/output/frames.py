@@ -33,6 +33,8 @@ class Frame:
         file_id: the build ID of the file, in hexadecimal; ``PATH:SIZE`` of a file that has none; ""
             if the address belongs to no file.
         link_address: the link-time address in that file, the same in every process of it.
+        python: whether it is a Python function: ``address`` is that of its code object, ``offset``
+            that in its bytecode.
     """
 
     address: int
@@ -44,6 +46,7 @@ class Frame:
     inlined: bool = False
     file_id: str = ""
     link_address: int = 0
+    python: bool = False
 
     @property
     def build_id(self) -> str | None:
@@ -66,8 +69,10 @@ class Stack(list[Frame]):
 def identity(frame: Frame) -> Hashable:
     """Return what equal frames of different processes have in common: file and link-time address.
 
-    A frame of no file is equal to itself only.
+    Of a Python function it is name, file and line. A frame of no file is equal to itself only.
     """
+    if frame.python and frame.symbol:
+        return frame.symbol, frame.file, frame.line
     return (frame.file_id, frame.link_address) if frame.file_id else frame
 
 
@@ -76,12 +81,20 @@ def frame_text(frame: Frame, *, shared: bool = False) -> str:
 
     A source line follows as ``at FILE:LINE``, as in gdb. An inlined function is written
     ``function (inlined) [module]``, as in perf. ``shared`` leaves out the address of a frame that
-    processes share: ``[module+0x…]``.
+    processes share: ``[module+0x…]``. A Python function is written ``function (FILE:LINE)``.
     """
+    if frame.python:
+        return _python_text(frame)
     where = f" at {printable(_source(frame.file, frame))}" if frame.file else ""
     if shared and frame.file_id and not frame.symbol:
         return f"[{printable(frame.module.strip('[]'))}+{frame.link_address:#x}]{where}"
     return _frame_text(frame) + where
+
+
+def _python_text(frame: Frame) -> str:
+    if not frame.symbol:
+        return f"{frame.address:#x} [python]"
+    return printable(f"{frame.symbol} ({_source(frame.file, frame)})")
 
 
 def _frame_text(frame: Frame) -> str:
@@ -107,7 +120,10 @@ def frame_json(frame: Frame, *, shared: bool = False) -> str:
     null and file_id is there. With a source line it has file and line (null if there is none), and
     inlined if the function was inlined. ``shared`` leaves out the address of a frame that processes
     share.
+    A Python function has its symbol, file and line, and ``"python": true``.
     """
+    if frame.python:
+        return _python_json(frame)
     symbol = quote(frame.symbol) if frame.symbol else "null"
     module = quote(frame.module) if frame.module else "null"
     source = f', "file": {quote(frame.file)}, "line": {frame.line or "null"}' if frame.file else ""
@@ -125,6 +141,12 @@ def _file_json(frame: Frame) -> str:
     build_id = frame.build_id
     known = f'null, "file_id": {quote(frame.file_id)}' if build_id is None else quote(build_id)
     return f', "build_id": {known}, "link_address": {frame.link_address}'
+
+
+def _python_json(frame: Frame) -> str:
+    symbol, file = (quote(text) if text else "null" for text in (frame.symbol, frame.file))
+    line = frame.line or "null"
+    return f'{{"symbol": {symbol}, "file": {file}, "line": {line}, "python": true}}'
 
 
 def folded(frames: Sequence[Frame], *, kernel: bool = False) -> str:
@@ -145,6 +167,8 @@ def _folded_name(frame: Frame, mark: str) -> str:
         source = printable(source).replace(";", ":")
     if frame.symbol:
         return printable(frame.symbol).replace(";", ":") + source + mark
+    if frame.python:
+        return "[python]"
     module = printable(frame.module).replace(";", ":")
     return (module if module.startswith("[") else f"[{module or 'unknown'}]") + source
 

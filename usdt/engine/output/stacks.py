@@ -17,6 +17,8 @@ from usdt.arch.locations import Unreadable
 from usdt.arch.pt_regs import pt_regs_size
 from usdt.arch.unwinding import CPUS
 from usdt.base.closeable import Closeable
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable
 from usdt.engine.compiler.record.columns import (
@@ -33,12 +35,14 @@ from usdt.engine.output.frames import Frame, Stack, folded, frame_json, frame_te
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.bpf.maps import Map
     from usdt.engine.compiler.record.columns import AnyStack, Column
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.kernel_symbols import KernelSymbols
 
 __all__ = (
+    "PythonProcesses",
     "StackResolver",
     "UserSymbols",
     "addresses_in",
@@ -50,6 +54,21 @@ __all__ = (
 
 _INDENT = " " * 8
 _KEPT = 1 << 14  # maximum distinct stacks whose text is kept
+
+
+@frozen
+class PythonProcesses:
+    """What programs need that record Python stacks.
+
+    Attributes:
+        maps: the maps in which they find the processes, by name.
+        descriptors: readable when processes have begun or changed.
+        update: lets programs know these.
+    """
+
+    maps: dict[str, Map]
+    descriptors: tuple[int, ...]
+    update: Callable[[], object]
 
 
 class UserSymbols(Protocol):
@@ -77,6 +96,16 @@ class UserSymbols(Protocol):
 
     def look(self) -> None:
         """Record the mappings that processes have added since the last call."""
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs know the Python processes, now and later.
+
+        Args:
+            pids: the only processes that are traced; empty for all.
+        """
+
+    def python_stack(self, pid: int, data: bytes, length: int, order: str) -> Stack:
+        """Return a Python stack, from the slots of a record and the number before them."""
 
     def close(self) -> None:
         """Free all resources."""
@@ -133,8 +162,22 @@ class StackResolver(Closeable):
                 if user is None:
                     return [Frame(address) for address in addresses]
                 return user.frames(pid, addresses)
+            case StackKind.PYTHON:
+                raise TypeError("a Python stack is not of addresses")
             case _:
                 assert_never(kind)
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs that record Python stacks know the Python processes.
+
+        Raises:
+            TracingError: there is no source of user symbols.
+        """
+        user = self._user_symbols()
+        if user is None:
+            raise TracingError("Python stacks need a source of symbols")
+        self.wanted = True
+        return user.python_processes(pids)
 
     def frame(self, kind: SymbolKind, pid: int, address: int) -> Frame:
         """Return the frame of an address, or of the call before a return address."""
@@ -217,6 +260,8 @@ class StackResolver(Closeable):
         self, column: AnyStack, pid: int, data: bytes, length: int
     ) -> list[Frame] | Unreadable:
         """Return the first frames of a recorded stack, or the reason why there are none."""
+        if column.kind is StackKind.PYTHON:
+            return self._python(column, pid, data, length)
         if length <= 0:
             return Unreadable(no_frames(column.kind, length))
         found: list[Frame] | Unreadable
@@ -231,6 +276,17 @@ class StackResolver(Closeable):
         if isinstance(found, Unreadable) or len(found) <= column.frames:
             return found  # with the reason why it ends, if it has one
         return found[: column.frames]
+
+    def _python(
+        self, column: AnyStack, pid: int, data: bytes, length: int
+    ) -> list[Frame] | Unreadable:
+        user = self._user_symbols()
+        if user is None:
+            return Unreadable("no frames: the names of Python functions are not known here")
+        found = user.python_stack(pid, data, length, self._order)
+        if not found:
+            return Unreadable(f"no frames: {found.reason}")
+        return found if len(found) <= column.frames else found[: column.frames]
 
     def _unwind(self, pid: int, data: bytes, length: int) -> list[Frame] | Unreadable:
         user = self._user_symbols()
@@ -263,7 +319,7 @@ class StackResolver(Closeable):
         key = (render, column, pid, length, data)
         found = self._kept.get(key)
         if found is None:
-            if column.kind is StackKind.USER:
+            if column.kind is not StackKind.KERNEL:
                 self.observe((pid,))
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
@@ -276,7 +332,7 @@ def needs_user_symbols(column: Column, *, structures: bool) -> bool:
     """Return whether a column can be shown only with symbols of processes."""
     match column:
         case StackColumn() | StackCopyColumn():
-            return column.kind is StackKind.USER
+            return column.kind is not StackKind.KERNEL
         case SymbolColumn():
             return column.kind.stack is StackKind.USER
         case StructColumn():
@@ -321,6 +377,8 @@ def no_frames(kind: StackKind, length: int) -> str:
             return f"no frames: the kernel could not read the user stack (errno {-length})"
         case StackKind.USER:
             return "no frames: the task has no user stack"
+        case StackKind.PYTHON:
+            return "no frames: no Python stack was recorded"
         case _:
             assert_never(kind)
 
@@ -332,6 +390,8 @@ def no_frames_folded(kind: StackKind) -> str:
             return "[no user frames]"
         case StackKind.KERNEL:
             return "[no kernel frames]"
+        case StackKind.PYTHON:
+            return "[no Python frames]"
         case _:
             assert_never(kind)
 

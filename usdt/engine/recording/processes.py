@@ -11,6 +11,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
+from usdt.base.errors import TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf.ringbuf import HEADER, equal_runs
 from usdt.engine.compiler.record.columns import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.record.layout import RecordLayout
+    from usdt.engine.output.stacks import PythonProcesses
 
 __all__ = (
     "ProcessSnapshots",
@@ -82,13 +84,20 @@ class Snapshots(Protocol):
     def frame(self, pid: int, address: int) -> Frame:
         """Return the frame of an address."""
 
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs know the Python processes, now and later."""
+
+    def python_stack(self, pid: int, data: bytes, length: int, order: str) -> Stack:
+        """Return a Python stack, from the slots of a record and the number before them."""
+
     def close(self) -> None:
         """Free all resources."""
 
 
 def wants_processes(layout: RecordLayout) -> bool:
     """Return whether records of a layout contain addresses of processes."""
-    return any(_has_addresses(field.column, StackKind.USER) for field in layout.fields)
+    kinds = StackKind.USER, StackKind.PYTHON
+    return any(_has_addresses(field.column, kind) for field in layout.fields for kind in kinds)
 
 
 def wants_kernel(layout: RecordLayout) -> bool:
@@ -153,6 +162,12 @@ class ProcessSnapshots:
             if self._symbols.observe(pid) or pid not in self._due:
                 self._due.setdefault(pid, (0.0, 1.0))
                 self._changed.add(pid)
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs that record Python stacks know the Python processes."""
+        if self._symbols is None:
+            self._symbols = self._make()
+        return self._symbols.python_processes(pids)
 
     def blocks(self, *, final: bool = False) -> Iterator[bytes]:
         """Yield blocks of the changed snapshots; ``final`` ignores the delay of large ones."""
@@ -239,6 +254,14 @@ class _Restored:
         if self._symbols is None or pid not in self._known:
             return Frame(address)
         return self._symbols.frame(pid, address)
+
+    def python_processes(self, _pids: Sequence[int]) -> PythonProcesses:
+        raise TracingError("a recording has no programs")
+
+    def python_stack(self, pid: int, data: bytes, length: int, order: str) -> Stack:
+        if self._symbols is None or pid not in self._known:
+            return Stack((), "the Python functions of the process were not recorded")
+        return self._symbols.python_stack(pid, data, length, order)
 
     def close(self) -> None:
         if self._symbols is not None:

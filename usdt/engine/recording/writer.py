@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.output.output_file import OutputFile
+    from usdt.engine.output.stacks import PythonProcesses
     from usdt.engine.recording.description import Header
     from usdt.engine.recording.processes import Snapshots
     from usdt.engine.runtime.session import Lost
@@ -86,6 +87,16 @@ class Recorder:
             symbols = KernelSymbols.running().to_bytes()
             if len(symbols) <= MAX_CONTENT:
                 self._waiting.append(frame(Block(KSYM, symbols)))
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs that record Python stacks know the Python processes.
+
+        Raises:
+            TracingError: there is no source of snapshots.
+        """
+        if self.snapshots is None:
+            raise TracingError("Python stacks need a source of symbols")
+        return self.snapshots.python_processes(pids)
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
         """Yield one batch with one element: the bytes of the records."""

@@ -12,10 +12,11 @@ from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
 from usdt.engine.output.decode import BadRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.output.decode import RecordConsumer
+    from usdt.engine.output.stacks import PythonProcesses
 
 __all__ = ("ChainFilter",)
 
@@ -47,6 +48,10 @@ class ChainFilter:
     def add(self, number: int, probe: str, plan: ProbePlan) -> None:
         """Announce a variant."""
         self._inner.add(number, probe, plan)
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        """Let programs that record Python stacks know the Python processes."""
+        return self._inner.python_processes(pids)
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
         """Yield the results for the records that can be shown now."""

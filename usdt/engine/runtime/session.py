@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText, StackKind
     from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.stacks import PythonProcesses
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 
@@ -116,6 +117,7 @@ class BpfSession(Pollable):
             self._resources.callback(self._attacher.close)
             undo.pop_all()
         self._planner = planner
+        self._python: PythonProcesses | None = None
         self._closed = False
 
     def show_progress(self, show: Callable[[int, int], object]) -> None:
@@ -161,8 +163,17 @@ class BpfSession(Pollable):
         for role in dict.fromkeys(one.variant.call for one in requests):
             if role is not None:
                 self._attacher.add_maps(self._frames.maps(role.size))
+        if self._python is None and any(one.variant.plan.has_python_stack for one in requests):
+            self._python = self._python_processes()
+            self._attacher.add_maps(self._python.maps)
+            for descriptor in self._python.descriptors:
+                self.watch(descriptor)
         self._start()
         return self._attacher.attach(requests)
+
+    def _python_processes(self) -> PythonProcesses:
+        # Lets programs that record Python stacks know the Python processes.
+        raise TracingError("this session records no Python stacks")
 
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
         """Return the error of a probe's items at an attach point; None if they are valid."""
@@ -175,6 +186,8 @@ class BpfSession(Pollable):
     def poll(self, timeout: float) -> list[Any]:
         """Poll as :meth:`Pollable.poll` does; also purge stale entry state every ten seconds."""
         self._frames.purge(time.monotonic())
+        if self._python is not None:
+            self._python.update()
         return super().poll(timeout)
 
     def drain(self) -> Iterator[list[Any]]:
@@ -296,6 +309,9 @@ class RingBufferSession(BpfSession):
 
     def _make_planner(self, **settings: Any) -> AttachPlanner:
         return AttachPlanner(self._announce, **settings)
+
+    def _python_processes(self) -> PythonProcesses:
+        return self._decoder.python_processes(self.pids)
 
     def _announce(self, variant: ProgramVariant, probe: str, request: ProbeText) -> None:  # noqa: ARG002
         self._add(variant.number, probe, variant.plan)

@@ -52,6 +52,8 @@ def stack_flags(kind: StackKind) -> int:
             return _USER_STACK
         case StackKind.KERNEL:
             return 0
+        case StackKind.PYTHON:
+            raise TypeError("the kernel records no Python stacks")
         case _:
             assert_never(kind)
 

@@ -20,8 +20,10 @@ from usdt.arch.unwinding import STACK_UNIT
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
-from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
+from usdt.cpython.stack_record import SLOT_SIZE
+from usdt.engine.compiler.codegen.expressions import STACK_BOTTOM, ExpressionEmitter
 from usdt.engine.compiler.codegen.model import ActionEmitter, stack_flags
+from usdt.engine.compiler.codegen.python_stack import PythonStackEmitter
 from usdt.engine.compiler.ir import Number, RegisterAggregate, of_kernel
 from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.columns import (
@@ -42,6 +44,7 @@ from usdt.engine.compiler.record.columns import (
     UnavailableColumn,
 )
 from usdt.engine.compiler.record.length_prefix import FAULT, MAX_LENGTH, NO_ADDRESS, NULL
+from usdt.engine.language.tree import StackKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,6 +206,9 @@ class RecordEmitter:
     def _stack(self, output: Output, column: StackColumn) -> None:
         # The length prefix, or a negative errno; then the addresses.
         asm = self.asm
+        if column.kind is StackKind.PYTHON:
+            self._python_stack(output)
+            return
         asm.mov(R1, R6)
         asm.mov(R2, R7)
         asm.add(R2, _offset(output) + 8)
@@ -210,6 +216,12 @@ class RecordEmitter:
         asm.mov(R4, stack_flags(column.kind))
         asm.call(Helper.GET_STACK)
         asm.store(*self._slot(output, R1), R0)
+
+    def _python_stack(self, output: Output) -> None:
+        slots = output.size // SLOT_SIZE
+        emitter = PythonStackEmitter(self.asm, STACK_BOTTOM, slots, keep=self.sleepable)
+        emitter.walk(lambda: emitter.store_slot(R7, _offset(output) + 8))
+        self.asm.store(*self._slot(output, R1), R0)
 
     def _stack_copy(self, output: Output, column: StackCopyColumn) -> None:
         # The registers, and the stack unit by unit, as far as it can be read. The length prefix

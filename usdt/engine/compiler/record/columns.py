@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import frozen
+from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.language.tree import MAX_FRAMES, StackKind
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ __all__ = (
 WORD = 8  # bytes; every value is padded to a multiple of it
 # Frames at the beginning of a kernel stack that are not shown: those of the program that records it
 _OWN_FRAMES = 8
+# Slots of a Python stack that may be those of C code between its first frames
+_C_FRAMES = 4
 
 
 class IntFormat(enum.Enum):
@@ -99,6 +102,8 @@ def stack_column(kind: StackKind, frames: int = MAX_FRAMES) -> StackColumn:
             recorded = frames
         case StackKind.KERNEL:
             recorded = frames + _OWN_FRAMES
+        case StackKind.PYTHON:
+            return StackColumn(kind, SLOT_SIZE * min(frames + _C_FRAMES, MAX_FRAMES), frames)
         case _:
             assert_never(kind)
     return StackColumn(kind, WORD * min(recorded, MAX_FRAMES), frames)
@@ -310,6 +315,8 @@ class StructListColumn(_WithAddress):
 @frozen
 class StackColumn(_Prefixed):
     """The addresses of a stack, innermost first; ``size`` in bytes is a multiple of eight.
+
+    Of a Python stack, slots: see :mod:`usdt.cpython.stack_record`.
 
     ``frames`` is the greatest number of frames that are shown.
     """

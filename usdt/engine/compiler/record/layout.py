@@ -31,6 +31,7 @@ from usdt.arch.unwinding import STACK_UNIT
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.btf.values.type_snapshot import TypeSnapshot
+from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
 from usdt.engine.compiler.record.columns import (
     WORD,
@@ -259,9 +260,10 @@ def _typed(members: dict[str, Any]) -> Column | None:
 
 def _stack(members: dict[str, Any]) -> Column | None:
     size = _size(members)
-    if size <= 0 or size % WORD:
+    kind = StackKind(members["form"])
+    if size <= 0 or size % (SLOT_SIZE if kind is StackKind.PYTHON else WORD):
         return None
-    return StackColumn(StackKind(members["form"]), size, _frames(members))
+    return StackColumn(kind, size, _frames(members))
 
 
 def _frames(members: dict[str, Any]) -> int:

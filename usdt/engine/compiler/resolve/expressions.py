@@ -339,6 +339,7 @@ _MISPLACED = {
     "hex": "hex() stands alone as an item: it says how to show a value",
     "ustack": "ustack() stands alone as an item: a stack is no number",
     "kstack": "kstack() stands alone as an item: a stack is no number",
+    "pystack": "pystack() stands alone as an item: a stack is no number",
     "usym": "usym() stands alone as an item: it says how to show an address",
     "ksym": "ksym() stands alone as an item: it says how to show an address",
 }

@@ -48,13 +48,13 @@ class EventFormatter:
     """
 
     def __init__(self, stacks: StackResolver | None = None) -> None:
-        self._stacks = stacks or StackResolver()
+        self.stacks = stacks or StackResolver()
         self._span: SpanLayout | None = None
         self.names: dict[str, Any] = {
             "Event": Event,
             "Span": Span,
             "TruncatedInt": TruncatedInt,
-            "stacks": self._stacks,
+            "stacks": self.stacks,
             "text": _event_text,
             "array": _event_array,
             "socket_address": _event_socket_address,
@@ -62,7 +62,7 @@ class EventFormatter:
         self.return_names: dict[str, Any] = {"Event": functools.partial(Event, event="return")}
 
     def begin(self, layout: RecordLayout) -> None:
-        self._stacks.expect(layout)
+        self.stacks.expect(layout)
         self._span = layout.span
 
     def context(

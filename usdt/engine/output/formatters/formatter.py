@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from usdt.engine.compiler.record.layout import RecordField, RecordLayout
     from usdt.engine.compiler.value_names import ValueNames
+    from usdt.engine.output.stacks import StackResolver
 
 __all__ = (
     "Event",
@@ -144,8 +145,10 @@ class Formatter(Protocol):
     Attributes:
         names: the values of the names in the source.
         return_names: the names that differ for records of returns.
+        stacks: resolves stacks and addresses.
     """
 
+    stacks: StackResolver
     names: dict[str, Any]
     return_names: dict[str, Any]
 

@@ -52,13 +52,13 @@ class JsonFormatter:
         self, stacks: StackResolver | None = None, *, clock: WallClock | None = None
     ) -> None:
         self._clock = clock
-        self._stacks = stacks or StackResolver()
+        self.stacks = stacks or StackResolver()
         self._span: SpanLayout | None = None
         self._labels: list[str] = []
         self._memory: list[tuple[str, str]] = []  # call of a member of "memory", its condition
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
-            "stacks": self._stacks,
+            "stacks": self.stacks,
             "text": _json_text,
             "array": _json_array,
             "socket_address": _json_socket_address,
@@ -72,7 +72,7 @@ class JsonFormatter:
             self.names["iso"] = clock.iso
 
     def begin(self, layout: RecordLayout) -> None:
-        self._stacks.expect(layout)
+        self.stacks.expect(layout)
         self._span = layout.span
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:

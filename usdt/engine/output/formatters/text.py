@@ -76,7 +76,7 @@ class TextFormatter:
         marks: tuple[str, str] = ("", ""),
     ) -> None:
         self._marks = marks
-        self._stacks = stacks or StackResolver()
+        self.stacks = stacks or StackResolver()
         self._probe = "\x1b[36m", "\x1b[0m"
         if not colour:
             self._probe = "", ""
@@ -93,11 +93,11 @@ class TextFormatter:
             "array": _array_text,
             "socket_address": _socket_address_text,
             "clock": clock.iso if realtime else clock.time_of_day,
-            "stacks": self._stacks,
+            "stacks": self.stacks,
         }
 
     def begin(self, layout: RecordLayout) -> None:
-        self._stacks.expect(layout, structures=True)
+        self.stacks.expect(layout, structures=True)
         self._wide = layout.span is None and any(map(_is_wide, layout.fields))
         self._span = layout.span
         self._result = None if self._wide else layout.result
@@ -188,7 +188,7 @@ class TextFormatter:
     ) -> str:
         from usdt.engine.output.formatters.structures import StructTextFormatter  # noqa: PLC0415 - rarely needed
 
-        made = StructTextFormatter(key, column, self._stacks, order, wide=self._wide)
+        made = StructTextFormatter(key, column, self.stacks, order, wide=self._wide)
         return f"{constant(self.names, made)}({length}, {value}, contexts[key][2])"
 
     def boolean(self, value: str) -> str:

@@ -1,0 +1,133 @@
+"""Python stacks of real programs, compared with what Python itself says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from python_programs import PYTHONS, each_python, running, shown, written
+from skips import need_program, requires_root
+from tracing_tools import run_usdt
+
+pytestmark = requires_root
+
+# It prints the stack that Python sees at the system call, then makes the call again and again.
+_KNOWN = """
+    import json, os, sys, threading, time
+
+    class Worker:
+        def run(self):
+            for _ in [0]:
+                return [self.call(tell) for tell in (True, False)][0]
+
+        def call(self, tell):
+            if not tell:
+                return (
+                    os.getppid()
+                )
+            frame, found = sys._getframe(), []
+            while frame is not None:
+                found.append((getattr(frame.f_code, "co_qualname"), frame.f_lineno))
+                frame = frame.f_back
+            found[0] = found[0][0], 12
+            return found
+
+    def sorted_by(value):
+        return Worker().run()
+
+    def generated():
+        yield sorted([1], key=sorted_by), Worker().run()
+
+    def work():
+        return next(generated())[1]
+
+    print(json.dumps(work()), flush=True)
+    while True:
+        work()
+        time.sleep(0.01)
+"""
+
+
+def _traced(pid: int, *words: str, number: int = 2) -> list[list[dict[str, object]]]:
+    done = run_usdt("trace", "--json", "-n", number, "-p", pid, *words)
+    assert done.returncode == 0, done.stderr
+    stacks = [json.loads(line)["args"] for line in done.stdout.splitlines()]
+    return [stack for args in stacks for name, stack in args.items() if "pystack" in name]
+
+
+@each_python
+def test_the_functions_at_a_system_call_are_those_that_python_names(
+    python: str, tmp_path: Path
+) -> None:
+    program = written(tmp_path, _KNOWN)
+    with running(python, program) as (pid, line):
+        events = _traced(pid, "syscall:getppid(pystack)", number=4)
+    own = [tuple(frame) for frame in json.loads(line)]
+    stacks = [*map(shown, events)]
+    own[-1] = stacks[0][-1]  # the module is at another line now
+    assert own in stacks
+    through_c = [name for name, _ in next(stack for stack in stacks if stack != own)]
+    assert through_c[:3] == ["Worker.call", "Worker.run", "sorted_by"] or through_c[1].endswith(">")
+    assert through_c[through_c.index("sorted_by") + 1] == "generated"  # sorted() is between them
+    assert {frame["file"] for frame in events[0]} == {str(program)}
+
+
+@each_python
+def test_a_command_is_known_when_it_has_begun(python: str, tmp_path: Path) -> None:
+    program = written(tmp_path, _KNOWN)
+    output = tmp_path / "events"
+    words = ("--json", "-o", output, "-n", 30, "-c", f"{python} {program}")
+    done = run_usdt("trace", *words, "--pystack", "syscall:getppid")
+    assert done.returncode == 0, done.stderr
+    last = json.loads(output.read_text().splitlines()[-1])["args"]["pystack"]
+    assert shown(last)[-1][0] == "<module>"
+
+
+_PLACES = """
+    import gc, os, time
+
+    def collect():
+        gc.collect()
+
+    print("ready", flush=True)
+    while True:
+        collect()
+        time.sleep(0.01)
+"""
+
+
+def test_a_probe_of_the_interpreter_and_a_function_of_libc_have_the_same_stack(
+    tmp_path: Path,
+) -> None:
+    python = need_program("/usr/bin/python3.11", "python3.11")
+    with running(python, written(tmp_path, _PLACES)) as (pid, _):
+        for probe in ("python:gc__start", "uprobe:libc:clock_nanosleep"):
+            (stack, _) = _traced(pid, f"{probe}(pystack(2))")
+            expected = [("collect", 5), ("<module>", 9)] if "gc" in probe else [("<module>", 10)]
+            assert shown(stack) == expected
+
+
+def test_text_and_folded_stacks_name_the_line(tmp_path: Path) -> None:
+    program = written(tmp_path, _PLACES)
+    with running(PYTHONS[0], program) as (pid, _):
+        words = ("-n", 1, "-p", pid, "--pystack", "syscall:clock_nanosleep")
+        text = run_usdt("trace", *words).stdout
+        folded = run_usdt("trace", "--folded", *words).stdout
+    assert text.splitlines()[1:] == [f"        <module> ({program}:10)"]
+    assert folded.endswith(";<module> (program.py:10) 1\n")
+
+
+def test_a_stack_that_is_none_says_why(tmp_path: Path) -> None:
+    (stack, _) = _traced_command("sh -c 'kill -0 $$; kill -0 $$'", "syscall:kill(pystack)")
+    assert stack == {"error": "no frames: not a Python process"}
+    old = [*(Path.home() / ".pyenv/versions").glob("3.10.*/bin/python3.10")]
+    if old:
+        command = f"{old[0]} -c 'import os; [os.getppid() for _ in range(2)]'"
+        (*_, stack) = _traced_command(command, "syscall:getppid(pystack)")
+        assert "3.11 to 3.14 are supported" in str(stack)
+
+
+def _traced_command(command: str, probe: str) -> list[object]:
+    done = run_usdt("trace", "--json", "-n", 2, "-c", command, probe)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line)["args"]["pystack"] for line in done.stdout.splitlines()]

@@ -1,0 +1,177 @@
+"""Python stacks: which processes run Python, and the names of their frames.
+
+Programs find the frames, if they know the process. :meth:`PythonStacks.examine` tells them. A
+program copies each code object when it first meets it, so that names are known after the end of the
+process, and of functions that are gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.closeable import Closeable
+from usdt.base.errors import SyscallError, TargetError
+from usdt.cpython.code_objects import copy_key
+from usdt.cpython.layouts import Unsupported
+from usdt.cpython.stack_record import IDLE, NO_THREAD, NOT_KNOWN, UNREADABLE, ending, slots_in
+from usdt.engine.compiler.codegen.python_stack import CODES, PYTHON_MAPS, RUNTIMES
+from usdt.engine.output.frames import Frame, Stack
+from usdt.procfs.mapped_files import mapped_file
+from usdt.procfs.maps import read_maps
+from usdt.symbolize.python_process import PythonProcess, may_be_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from usdt.bpf.maps import Map
+    from usdt.cpython.code_objects import CodeObject
+    from usdt.cpython.stack_record import CodeKey
+    from usdt.procfs.maps import Mapping
+    from usdt.symbolize.file_cache import FileCache
+
+__all__ = ("PythonStacks",)
+
+_MAX_PROCESSES = 1 << 14
+_MAX_CODES = 1 << 16
+_NOT_PYTHON = "not a Python process"
+_WHY = {
+    NO_THREAD: "the thread is unknown to Python",
+    IDLE: "the thread runs no Python function",
+    UNREADABLE: "Python's memory cannot be read",
+}
+
+
+class PythonStacks(Closeable):
+    """The Python processes that programs know, and the code objects of their frames.
+
+    Args:
+        cache: opens files.
+    """
+
+    def __init__(self, cache: FileCache) -> None:
+        self._cache = cache
+        self.maps: dict[str, Map] = {}
+        self._processes: dict[int, PythonProcess | str] = {}
+        self._codes: dict[tuple[int, CodeKey], CodeObject | None] = {}
+
+    def open(self) -> dict[str, Map]:
+        """Return the maps that programs use, by name; make them at the first call."""
+        if not self.maps:
+            self.maps = {spec.name: spec.create() for spec in PYTHON_MAPS}
+        return self.maps
+
+    def close(self) -> None:
+        """Free the maps; idempotent."""
+        for made in self.maps.values():
+            made.close()
+        self.maps = {}
+
+    def examine(self, pid: int) -> None:
+        """Let programs know a process, if it runs Python."""
+        if isinstance(self._processes.get(pid), PythonProcess):
+            return
+        found: PythonProcess | str | None = None
+        try:
+            for mapping in _candidates(pid):
+                file = self._cache.mapped(mapped_file(pid, mapping), pid)
+                found = None if file is None else PythonProcess.find(pid, mapping, file)
+                if found is not None:
+                    break
+        except Unsupported as err:
+            found = str(err)
+        except (OSError, TargetError):
+            return  # it has ended, or belongs to another user
+        self._know(pid, found or _NOT_PYTHON)
+
+    def follow(
+        self, executed: Iterable[int], mapped: Iterable[int], forked: Iterable[tuple[int, int]]
+    ) -> None:
+        """Let programs know processes that have changed.
+
+        Args:
+            executed: they run another program.
+            mapped: they have mapped files.
+            forked: (process, parent).
+        """
+        for pid, parent in forked:
+            self.forked(pid, parent)
+        for pid in executed:
+            self.forget(pid)
+        for pid in mapped:
+            self.examine(pid)
+
+    def forked(self, pid: int, parent: int) -> None:
+        """Let programs know a child, which has the memory of its parent."""
+        found = self._processes.get(parent)
+        if isinstance(found, PythonProcess):
+            try:
+                self._know(pid, PythonProcess(pid, found.layout, found.runtime))
+            except OSError:
+                return  # it has ended
+
+    def forget(self, pid: int) -> None:
+        """Forget a process, which executes another program."""
+        self._processes.pop(pid, None)
+        if self.maps:
+            self.maps[RUNTIMES].delete(pid.to_bytes(4, "little"))
+
+    def _know(self, pid: int, found: PythonProcess | str) -> None:
+        if len(self._processes) >= _MAX_PROCESSES:
+            self.forget(next(iter(self._processes)))
+        self._processes[pid] = found
+        if isinstance(found, PythonProcess) and self.maps:
+            try:
+                self.maps[RUNTIMES].set(pid.to_bytes(4, "little"), found.entry)
+            except SyscallError:  # the map is full
+                self._processes[pid] = "more Python processes than are followed"
+
+    def stack(self, pid: int, data: bytes, length: int, order: str = "=") -> Stack:
+        """Return the frames of a recorded stack; without frames, with the reason.
+
+        Args:
+            pid: the process.
+            data: the slots.
+            length: the number before them.
+            order: their byte order.
+        """
+        if length < 0:
+            return Stack((), self._why(pid, length))
+        size = length & ~7
+        frames = [self._frame(pid, slot.code, slot.offset) for slot in slots_in(data[:size], order)]
+        return Stack(frames, ending(length) if frames else ending(length) or _WHY[IDLE])
+
+    def _why(self, pid: int, reason: int) -> str:
+        if reason != NOT_KNOWN:
+            return _WHY.get(reason, "no Python stack was recorded")
+        found = self._processes.get(pid)
+        return found if isinstance(found, str) else "the process was not known yet"
+
+    def _frame(self, pid: int, key: CodeKey, offset: int) -> Frame:
+        code = self._code(pid, key)
+        if code is None:
+            return Frame(key.address, python=True)
+        return Frame(key.address, code.name, offset, "", code.file, code.line(offset), python=True)
+
+    def _code(self, pid: int, key: CodeKey) -> CodeObject | None:
+        known = (pid, key)
+        if known not in self._codes:
+            if len(self._codes) >= _MAX_CODES:
+                self._codes.clear()
+            process = self._processes.get(pid)
+            found = None
+            if isinstance(process, PythonProcess):
+                copy = self.maps[CODES].get(copy_key(pid, key)) if self.maps else None
+                found = process.code(key, copy)
+            self._codes[known] = found
+        return self._codes[known]
+
+
+def _candidates(pid: int) -> Iterator[Mapping]:
+    # The first executable mappings of the program and of files that are named after Python.
+    seen: set[int] = set()
+    for mapping in read_maps(pid):
+        if not mapping.executable or not mapping.inode or mapping.inode in seen:
+            continue
+        if not seen or may_be_python(mapping.path):
+            yield mapping
+        seen.add(mapping.inode)
