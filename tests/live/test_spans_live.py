@@ -130,6 +130,13 @@ def test_longjmp_loses_no_other_span(program: Path, rounds: int) -> None:
     assert left == rounds // 2
 
 
+def test_longjmp_loses_no_other_call(program: Path) -> None:
+    _, found, errors = spans(program, "jumps 200", f"uprobe:{program}:jump*(arg0)")
+    assert [span["args"]["arg0"] for span in found] == [*range(0, 200, 2), 200]
+    left = re.search(r"^(\d+) spans? w\w+ begun and not ended", errors, re.MULTILINE)
+    assert left is None or int(left[1]) <= 100
+
+
 def test_exceptions_lose_no_other_span(tmp_path: Path) -> None:
     program = compiled(tmp_path, THROWS, "-xc++", "-O2", name="throws")
     done = run_usdt("spans", "--json", "-c", program, "span:begin", "span:end")
