@@ -15,7 +15,9 @@ from usdt.btf.lookup import find_type
 from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import TextFormatter
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:

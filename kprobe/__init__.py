@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
-    from usdt.engine.output.formatters import Event, EventValue, Span
+    from usdt.engine.output.formatters.formatter import Event, EventValue, Span
 
 __version__ = VERSION
 
@@ -83,6 +83,6 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.aggregate.values": ("Value",),
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
-        "usdt.engine.output.formatters": ("Event", "EventValue", "Span"),
+        "usdt.engine.output.formatters.formatter": ("Event", "EventValue", "Span"),
     },
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.api.events import Events
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.formatters import Event, Span
+    from usdt.engine.output.formatters.formatter import Event, Span
 
 __all__ = ("Session", "attach", "spans")
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
     from usdt.engine.api.sessions import Session
-    from usdt.engine.output.formatters import Event, EventValue, Span
+    from usdt.engine.output.formatters.formatter import Event, EventValue, Span
     from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
     from usdt.libbpf.manager import Attachment, Manager
     from usdt.libbpf.program_links import ProgramLink, attach_program
@@ -105,7 +105,7 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
         "usdt.engine.api.sessions": ("Session",),
-        "usdt.engine.output.formatters": ("Event", "EventValue", "Span"),
+        "usdt.engine.output.formatters.formatter": ("Event", "EventValue", "Span"),
         "usdt.engine.output.truncated": ("TruncatedInt", "TruncatedList", "TruncatedStr"),
         "usdt.libbpf.manager": ("Attachment", "Manager"),
         "usdt.libbpf.program_links": ("ProgramLink", "attach_program"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from usdt.engine.api.events import Events
-    from usdt.engine.output.formatters import Event, Span
+    from usdt.engine.output.formatters.formatter import Event, Span
     from usdt.probes.probe import Probe
 
 __all__ = ("attach", "list_probes", "spans")

@@ -22,7 +22,7 @@ from usdt.base.errors import TracingError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.engine.output.formatters import Event
+    from usdt.engine.output.formatters.formatter import Event
 
 __all__ = ("Hits", "traced")
 

@@ -11,7 +11,7 @@ from tracing_tools import Tool, tracing, usdt
 
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import Event, EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.run.options import TargetOptions
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.targets.tracer import Tracer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.aggregate.session import Row
     from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.output.formatters.formatter import Event
     from usdt.engine.runtime.session import Lost
 
 __all__ = (

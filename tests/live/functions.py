@@ -20,7 +20,7 @@ from usdt.bpf import features
 from usdt.bpf.kprobes import KprobeMethod
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.run.options import TraceOptions
 from usdt.engine.runtime.session import RingBufferSession
 

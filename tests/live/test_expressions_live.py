@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from usdt.engine.output.formatters import Event
+    from usdt.engine.output.formatters.formatter import Event
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 

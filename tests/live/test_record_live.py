@@ -20,7 +20,7 @@ from recordings import frames
 from tracing_tools import USDT, Tool, one_error, private, run_usdt, until, usdt
 
 from usdt.elf.file import ElfFile
-from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.recording.blocks import DATA, MAGIC
 from usdt.engine.recording.reader import Reader
 

@@ -19,7 +19,7 @@ import usdt
 from usdt.base.errors import TracingError
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import Event, EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.probes.probe import read_probes
 from usdt.probes.sites import matching, points_of
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fixtures import Fixture
+
+    from usdt.engine.output.formatters.formatter import Event
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 

@@ -26,7 +26,7 @@ from usdt.base.errors import NotSupported
 from usdt.bpf.features import have_sleepable_uprobes, have_uprobe_multi
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.engine.runtime.tracefs_backend.session import TracefsSession
 from usdt.probes.probe import read_probes

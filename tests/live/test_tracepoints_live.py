@@ -22,7 +22,7 @@ from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.tracefs import mount as location
 from usdt.tracefs.format import parse_format

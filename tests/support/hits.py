@@ -13,7 +13,7 @@ from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Code

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planning import plan
 
-from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import blocks
 from usdt.engine.recording.description import Clock, Header
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from usdt.engine.compiler.plan import ProbePlan
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.recording.processes import RecordedStacks
     from usdt.engine.runtime.session import Lost
 

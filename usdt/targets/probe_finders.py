@@ -16,7 +16,6 @@ from usdt.probes.sites import (
     missing_probe,
 )
 from usdt.procfs.process import describe_process
-from usdt.targets.function_hint import function_hint
 from usdt.targets.search.target_files import is_file_pattern, matches_file
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ class UsdtFinder(_Finder):
         if any(matching(self.text, self._files.probes(file)) for file in files):
             self.found = True
             return ""
+        from usdt.targets.function_hint import function_hint  # noqa: PLC0415 - for errors
+
         names = list(
             dict.fromkeys(probe.full_name for file in files for probe in self._files.probes(file))
         )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import LanguageError, ProbeNotFound, TargetError, TracingError
-from usdt.targets.function_hint import function_hint
 from usdt.targets.probe_finders import finder_of
 from usdt.targets.target_set import TargetSet
 from usdt.targets.traced_files import KnownFiles
@@ -176,6 +175,8 @@ class Tracer(Closeable):
 
     def _check_target(self, text: ProbeText) -> None:
         if self._targets.scan_interval is None:
+            from usdt.targets.function_hint import function_hint  # noqa: PLC0415 - for errors
+
             raise TargetError(
                 f"{text.text}: no target: use -p PID, -c COMMAND, -a for all processes, or "
                 f"name the file: PATH:{text.provider}:{text.name}{function_hint(text, ())}"

@@ -24,7 +24,7 @@ from usdt.engine.compiler.ir import Number, Unavailable, wrap
 from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language import parse_expression
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,13 @@ from usdt.arch.locations import Unreadable
 from usdt.bpf.ringbuf import BUSY, DISCARD
 from usdt.engine.output import decode
 from usdt.engine.output.decode import BadRecord, Decoder
-from usdt.engine.output.formatters import EventFormatter, Formatter, JsonFormatter, TextFormatter
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import TextFormatter
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.output.formatters.formatter import Formatter
 
 _FAULT = -14
 

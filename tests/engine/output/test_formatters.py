@@ -15,13 +15,10 @@ from planning import argument, plan
 
 from usdt.arch.locations import Unreadable
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import (
-    EventFormatter,
-    Formatter,
-    JsonFormatter,
-    TextFormatter,
-    escape,
-)
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.formatter import Formatter, escape
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import TextFormatter
 from usdt.engine.output.wall_clock import WallClock
 
 # A terminal acts on C0 and C1 control characters (ECMA-48); Unicode's own change what is seen

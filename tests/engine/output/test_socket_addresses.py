@@ -14,7 +14,9 @@ from usdt.engine.compiler.record.columns import SocketAddressColumn
 from usdt.engine.compiler.record.layout import RecordField, RecordLayout
 from usdt.engine.compiler.record.length_prefix import FAULT, NULL
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import TextFormatter
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 
 _INET6 = struct.pack("=H", 10) + struct.pack(">HI16s", 80, 7, bytes(15) + b"\1")

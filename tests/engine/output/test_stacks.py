@@ -14,13 +14,10 @@ from usdt.engine.compiler.record.columns import IntColumn, SymbolKind, stack_col
 from usdt.engine.compiler.record.layout import RecordField
 from usdt.engine.language import parse_probe
 from usdt.engine.language.tree import MAX_FRAMES, StackKind
-from usdt.engine.output.formatters import (
-    EventFormatter,
-    FoldedFormatter,
-    JsonFormatter,
-    TextFormatter,
-)
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.formatter import FieldSource
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter
 from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver, addresses_in, no_frames, wants_user_symbols

@@ -20,11 +20,13 @@ from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.record.layout import RecordLayout
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter, titled
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import TextFormatter, titled
 
 if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
 
 KERNEL = 0xFFFF888100000000
 USER = 0x7F0000001000

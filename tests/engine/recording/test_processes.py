@@ -14,7 +14,7 @@ from recordings import header, make, read, record
 
 from usdt.engine.compiler.record.columns import SymbolKind
 from usdt.engine.language.tree import StackKind
-from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.frames import Frame
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import processes

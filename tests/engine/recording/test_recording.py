@@ -20,7 +20,7 @@ from usdt.bpf.ringbuf import DISCARD
 from usdt.engine.compiler.record import layout
 from usdt.engine.compiler.record.columns import FloatColumn
 from usdt.engine.compiler.record.layout import BadLayout, RecordLayout
-from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import blocks, writer
 from usdt.engine.recording.blocks import MAX_CONTENT, Block, RecordingError, frame, read_block

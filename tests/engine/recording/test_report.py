@@ -33,12 +33,9 @@ from recordings import (
 
 from usdt.bpf.ringbuf import BUSY, DISCARD
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import (
-    EventFormatter,
-    FoldedFormatter,
-    JsonFormatter,
-    TextFormatter,
-)
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter
 from usdt.engine.recording.blocks import MAGIC, RecordingError
 from usdt.engine.recording.description import Closing, dump
 from usdt.engine.recording.processes import RecordedStacks

@@ -14,7 +14,7 @@ from planning import EVERY_TYPE, plan
 from recordings import CASES, make, many, read, reader, record, text
 
 from usdt.base.errors import TargetError
-from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.recording import spans as spans_module
 from usdt.engine.recording.blocks import RecordingError
 from usdt.engine.recording.reader import Reader

@@ -23,7 +23,9 @@ from usdt.engine.compiler.record.layout import HEADER_SIZE, BadLayout, RecordFie
 from usdt.engine.compiler.value_names import DevT, Errno, NamedNumber
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import Decoder
-from usdt.engine.output.formatters import EventFormatter, JsonFormatter, TextFormatter
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import TextFormatter
 from usdt.tracefs.format import parse_format
 
 _FORMAT = """name: made

@@ -12,7 +12,7 @@ from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, Stack
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.language.tree import StackKind
-from usdt.engine.output.formatters import escape
+from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.frames import folded, frame_json, frame_text, identity
 from usdt.engine.output.stacks import no_frames, no_frames_folded
 from usdt.engine.output.truncated import TruncatedInt, TruncatedStr

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import TargetError
 from usdt.engine.api.events import Events
 from usdt.engine.language import parse_probe
-from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.attach import attach_probes, tracefs_session, with_defined_events
 from usdt.engine.run.options import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind, ProbeText
-    from usdt.engine.output.formatters import Event
+    from usdt.engine.output.formatters.formatter import Event
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.run.attach import AttachedProbes
     from usdt.engine.runtime.session import BpfSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.frozen import frozen
 from usdt.engine.api.attach import attach_and_release, symbolizer
 from usdt.engine.api.stream import Stream
-from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.attach import attach_more
 from usdt.engine.run.options import ring_buffer_size
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.formatters import Event
-    from usdt.engine.output.formatters.formatter import FieldSource
+    from usdt.engine.output.formatters.formatter import Event, FieldSource
     from usdt.engine.run.attach import AttachedProbes
     from usdt.engine.run.options import TargetOptions, TraceOptions
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.aggregates import Histogram
     from usdt.engine.api.events import Events
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.formatters import Event
+    from usdt.engine.output.formatters.formatter import Event
 
 __all__ = ("Session",)
 

@@ -9,7 +9,7 @@ from usdt.base.errors import TracingError
 from usdt.base.frozen import replace
 from usdt.engine.api.attach import attach_and_release, parse_probes, symbolizer
 from usdt.engine.api.events import Events
-from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.run.options import ring_buffer_size
 from usdt.engine.run.registry import kind_of
@@ -19,7 +19,7 @@ from usdt.engine.spans.spec import span_spec
 if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.formatters import Span
+    from usdt.engine.output.formatters.formatter import Span
     from usdt.engine.run.options import TargetOptions, TraceOptions
     from usdt.engine.spans.spec import SpanSpec
 

@@ -351,9 +351,9 @@ def method_option(methods: Sequence[str], more: str = "") -> Decorator:
 
 
 def _use_btf(_context: object, _option: object, path: str | None) -> None:
-    from usdt.btf.reader import use_kernel_btf  # noqa: PLC0415 - not for --help
-
     if path is not None:
+        from usdt.btf.reader import use_kernel_btf  # noqa: PLC0415 - few runs need it
+
         use_kernel_btf(path)
 
 

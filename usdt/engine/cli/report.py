@@ -16,13 +16,9 @@ from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable_lines
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.running import closing_line, report_losses
-from usdt.engine.output.formatters import (
-    EventFormatter,
-    FoldedFormatter,
-    JsonFormatter,
-    TextFormatter,
-    titled,
-)
+from usdt.engine.output.formatters.event import EventFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.recording.processes import RecordedStacks, wants_stacks
@@ -34,7 +30,7 @@ from usdt.engine.runtime.session import Lost
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.recording.processes import Snapshots
 
 __all__ = ("ReportFormat", "ReportOptions", "run_report")

@@ -17,7 +17,8 @@ from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.cli.trace import check_lines, symbolizer
 from usdt.engine.language.tree import StackKind
-from usdt.engine.output.formatters import JsonFormatter, TextFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import TextFormatter
 from usdt.engine.output.span_tree import DEPTH_MARK, SELF_MARK, MeasuredLine, SpanTree
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.formatters import Formatter
-    from usdt.engine.output.formatters.formatter import FieldSource
+    from usdt.engine.output.formatters.formatter import FieldSource, Formatter
     from usdt.engine.output.output_file import OutputFile
     from usdt.engine.runtime.session import Lost
     from usdt.engine.spans.spec import SpanSpec

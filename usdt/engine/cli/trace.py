@@ -13,7 +13,7 @@ from usdt.engine.cli.click_group import say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.language.tree import StackKind
-from usdt.engine.output.formatters import FoldedFormatter, JsonFormatter, TextFormatter, titled
+from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import tracefs_session, uprobe_method, with_defined_events
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.output.output_file import OutputFile
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.runtime.session import BpfSession, Lost
@@ -137,6 +137,8 @@ class PrintJob:
         if output.folded:
             return FoldedFormatter(self._resolver)
         if output.as_json:
+            from usdt.engine.output.formatters.json import JsonFormatter  # noqa: PLC0415 - not for text
+
             return JsonFormatter(self._resolver, clock=WallClock() if output.realtime else None)
         colour = output.path is None and os.isatty(1) and "NO_COLOR" not in os.environ
         return TextFormatter(colour=colour, stacks=self._resolver, realtime=output.realtime)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.compiler.record.layout import RecordField
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.output.stacks import PythonProcesses
 
 __all__ = ("CONTEXT", "BadRecord", "Decoder", "RecordConsumer", "record_format", "swapped_words")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.recording.processes import RecordedStacks
 
 __all__ = ("Reader",)

@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
-from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.columns import IntColumn, IntFormat
-from usdt.engine.output.formatters import EventFormatter
+from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.formatter import constant
 from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
 from usdt.engine.recording.blocks import RecordingError

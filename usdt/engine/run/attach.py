@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.run.options import TargetOptions, TraceOptions
     from usdt.engine.run.protocols import SpawnedCommand, TracedTargets
     from usdt.engine.runtime.session import BpfSession

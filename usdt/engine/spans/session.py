@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.decode import RecordConsumer
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
     from usdt.engine.spans.spec import SpanSpec

@@ -13,7 +13,7 @@ from usdt.base.errors import TracingError
 from usdt.engine.compiler.plan import ProbePlan, make_plan
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import CONTEXT, Decoder
-from usdt.engine.output.formatters import JsonFormatter
+from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.runtime.tracefs_backend.event_plan import EventContext
 from usdt.engine.runtime.tracefs_backend.trace_event_rows import trace_event_rows
 from usdt.tracefs.format import parse_format

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from usdt.engine.aggregate.columns import percentile_columns, summary_columns
 from usdt.engine.aggregate.spec import Log2
-from usdt.engine.output.formatters import escape
+from usdt.engine.output.formatters.formatter import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,10 +9,8 @@ from __future__ import annotations
 import functools
 
 from usdt.arch.locations import CurrentTask
-from usdt.btf.reader import Btf
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.ir import U64
-from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.compiler.scope import Scope
 from usdt.procfs.namespaces import in_initial_pid_namespace
 
@@ -43,6 +41,9 @@ def task_scope() -> Scope:
     Raises:
         NotSupported: the kernel has no BTF.
     """
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - few probes need the kernel's types
+    from usdt.engine.compiler.resolve.btf_types import BtfTypes  # noqa: PLC0415
+
     Btf.from_kernel()  # raises the error here
     task = Argument("task", U64, CurrentTask())
     return Scope("", "", {"task": task}, 0, types=BtfTypes(Btf.from_kernel))

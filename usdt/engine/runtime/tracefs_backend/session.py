@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.formatters import Formatter
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.tracefs_backend.event_plan import EventPlan
     from usdt.engine.runtime.tracefs_backend.trace_event_rows import TraceEventRows

@@ -9,9 +9,9 @@ string needs no long program. Each string is compared in pieces that fit on the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R9, R10, Alu, Jump
 from usdt.engine.compiler.codegen.expressions.strings import read_bytes, read_text
@@ -179,7 +179,7 @@ class _MatchEmitter:
         self._find_mask(choices[middle:], found)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Piece:
     # A piece of the string: its slot on the stack, its maximum size, and whether a NUL may end it.
     slot: int
