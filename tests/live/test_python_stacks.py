@@ -131,3 +131,44 @@ def _traced_command(command: str, probe: str) -> list[object]:
     done = run_usdt("trace", "--json", "-n", 2, "-c", command, probe)
     assert done.returncode == 0, done.stderr
     return [json.loads(line)["args"]["pystack"] for line in done.stdout.splitlines()]
+
+
+_CALLERS = """
+    import os, sys, time
+
+    def often():
+        os.getppid()
+        os.getppid()
+
+    def once():
+        os.getppid()
+
+    print("ready", flush=True)
+    while True:
+        often()
+        once()
+        time.sleep(0.01)
+"""
+
+
+def test_hits_are_counted_by_python_stack_whatever_process_they_are_of(tmp_path: Path) -> None:
+    program = written(tmp_path, _CALLERS)
+    with running(PYTHONS[0], program) as (one, _), running(PYTHONS[-1], program) as (other, _):
+        pids = ("-p", one, "-p", other, "-d", 0.5)
+        done = run_usdt("count", "--json", *pids, "syscall:getppid", "--by", "pystack(2)")
+        folded = run_usdt("stats", "--folded", "--pystack", *pids, "syscall:getppid(tid)")
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {tuple(shown(one["key"]["pystack(2)"])): one["count"] for one in results}
+    module = ("<module>", 13), ("<module>", 14)
+    often = (("often", 5), module[0]), (("often", 6), module[0])
+    assert set(found) == {*often, (("once", 9), module[1])}, done.stderr
+    assert abs(found[often[0]] - found[often[1]]) <= 2
+    lines = {line.rpartition(" ")[0].partition(";")[2] for line in folded.stdout.splitlines()}
+    assert "<module> (program.py:14);once (program.py:9)" in lines
+
+
+def test_hits_without_a_python_stack_are_counted_with_the_reason() -> None:
+    command = "sh -c 'kill -0 $$; kill -0 $$'"
+    done = run_usdt("count", "-c", command, "syscall:kill", "--by", "pystack")
+    assert "(no frames: not a Python process)" in done.stdout
+    assert done.stdout.splitlines()[1].split() == ["2", "syscall:kill"]

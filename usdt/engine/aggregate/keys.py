@@ -7,7 +7,8 @@
 A buffer is preceded by a u64: its number of bytes. An array is its elements, and an integer of 16
 bytes is its bytes. A stack is its ID in
 the map of stacks of its greatest size (u32) and the process ID (u32). An address to be shown as a
-symbol is followed by the process ID (u64).
+symbol is followed by the process ID (u64), and so is the hash of a Python stack, or the negative
+reason why it is none (s64).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from usdt.engine.compiler.record.columns import (
     padded,
     stack_column,
 )
-from usdt.engine.language.tree import stack_of
+from usdt.engine.language.tree import StackKind, stack_of
 from usdt.engine.output.formatters.structures import StructValueFormatter
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 from usdt.engine.output.truncated import TruncatedInt, TruncatedStr
@@ -58,6 +59,7 @@ __all__ = (
     "Address",
     "KeyField",
     "KeyLayout",
+    "PythonStack",
     "Stack",
     "lay_out",
 )
@@ -70,6 +72,18 @@ NO_FRAMES = (1 << 31) - 1  # stack ID of an unavailable stack
 @frozen
 class Stack:
     """A stack by its ID in the map of stacks of its column's size."""
+
+    column: StackColumn
+    number: int
+    pid: int
+
+
+@frozen
+class PythonStack:
+    """A Python stack by its hash in the map of stacks of its column's size.
+
+    ``number`` is negative if there is no stack: see :mod:`usdt.cpython.stack_record`.
+    """
 
     column: StackColumn
     number: int
@@ -126,6 +140,9 @@ class KeyField:
                 return socket_address_text(socket_address(data[8 : 8 + length]))
             case BytesColumn():
                 return data[: self.size].hex()
+            case StackColumn(kind=StackKind.PYTHON):
+                number, pid = struct.unpack("=qQ", data)
+                return PythonStack(column, number, pid)
             case StackColumn():
                 number, pid = struct.unpack("=II", data)
                 return Stack(column, number, pid)
@@ -198,7 +215,8 @@ def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
     for item in items:
         stack = stack_of(item.expression)
         if stack is not None:
-            field = KeyField(item.text, stack_column(*stack), offset, 8)
+            size = 16 if stack[0] is StackKind.PYTHON else 8
+            field = KeyField(item.text, stack_column(*stack), offset, size)
         else:
             field = _field(next(ahead), offset)
         fields.append(field)

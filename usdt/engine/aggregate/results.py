@@ -6,10 +6,11 @@ import json
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
+from usdt.arch.locations import Unreadable
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.engine.aggregate.columns import columns
-from usdt.engine.aggregate.keys import Address, Stack
+from usdt.engine.aggregate.keys import Address, PythonStack, Stack
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.formatter import escape
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
     from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.frames import Frame
     from usdt.engine.output.stacks import StackResolver
 
 __all__ = ("Part", "Result", "Results", "order")
@@ -136,6 +138,8 @@ class Results:
     def _part(self, name: str, value: Any) -> Part:
         if isinstance(value, Stack):
             return self._stack(name, value)
+        if isinstance(value, PythonStack):
+            return self._python_stack(name, value)
         if isinstance(value, Address):
             frame = self._resolver.frame(value.kind, value.pid, value.address)
             text, as_json = frame_text(frame, shared=True), frame_json(frame, shared=True)
@@ -157,14 +161,27 @@ class Results:
             error = f'{{"error": {quote(why)}}}'
             return Part(name, "", error, (f"({why})",), no_frames_folded(kind))
         frames = self._resolver.frames(kind, stack.pid, addresses)[: stack.column.frames]
-        return Part(
-            name,
-            "",
-            f"[{', '.join(frame_json(frame, shared=True) for frame in frames)}]",
-            tuple(frame_text(frame, shared=True) for frame in frames),
-            folded(frames, kernel=kind is StackKind.KERNEL),
-            identity=tuple(map(identity, frames)),
-        )
+        return _frames_part(name, frames, kind)
+
+    def _python_stack(self, name: str, stack: PythonStack) -> Part:
+        data, length = self._session.python_stack(stack)
+        frames = self._resolver.value(stack.column, stack.pid, data, length)
+        if isinstance(frames, Unreadable):
+            error = f'{{"error": {quote(frames.reason)}}}'
+            shown = (f"({frames.reason})",)
+            return Part(name, "", error, shown, no_frames_folded(StackKind.PYTHON))
+        return _frames_part(name, frames, StackKind.PYTHON)
+
+
+def _frames_part(name: str, frames: list[Frame], kind: StackKind) -> Part:
+    return Part(
+        name,
+        "",
+        f"[{', '.join(frame_json(frame, shared=True) for frame in frames)}]",
+        tuple(frame_text(frame, shared=True) for frame in frames),
+        folded(frames, kernel=kind is StackKind.KERNEL),
+        identity=tuple(map(identity, frames)),
+    )
 
 
 def _number(value: Any) -> float | None:

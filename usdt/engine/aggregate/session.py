@@ -23,7 +23,7 @@ from usdt.engine.aggregate.codegen.action import (
     AggregateActionEmitter,
     Role,
 )
-from usdt.engine.aggregate.codegen.keys import EPOCH, stack_map
+from usdt.engine.aggregate.codegen.keys import EPOCH, python_map, stack_map
 from usdt.engine.aggregate.codegen.pairs import (
     COUNTS,
     GATE,
@@ -34,7 +34,7 @@ from usdt.engine.aggregate.codegen.pairs import (
     start_size,
 )
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
-from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, Stack
+from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, PythonStack, Stack
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
 from usdt.engine.aggregate.values import (
     GROUP,
@@ -46,6 +46,7 @@ from usdt.engine.aggregate.values import (
     unpack,
     value_size,
 )
+from usdt.engine.language.tree import StackKind
 from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import BpfSession
 
@@ -58,8 +59,9 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.stacks import PythonProcesses
     from usdt.engine.runtime.attach.attach_points import AttachPoint
-    from usdt.engine.runtime.attach.requests import AttachFailure
+    from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 
 __all__ = ("AggregateSession", "Row", "UnpairedCounts")
 
@@ -139,6 +141,7 @@ class AggregateSession(BpfSession):
         accept: the traced processes.
         via: the attach method; None selects the newest method that the kernel has.
         max_string: bytes that str() keeps of a string.
+        python: lets programs know the Python processes, of those with the given IDs or of all.
 
     Raises:
         LanguageError: a probe's items are not valid for the aggregation.
@@ -153,8 +156,10 @@ class AggregateSession(BpfSession):
         accept: TaskFilter | None = None,
         via: UprobeMethod | None = None,
         max_string: int,
+        python: Callable[[Sequence[int]], PythonProcesses] | None = None,
     ) -> None:
         self.aggregation = aggregation
+        self._find_python = python
         self._aggregates = AggregatePlanner(aggregation, requests)
         atomics = features.have_fetching_atomics()
         self._action = AggregateActionEmitter(aggregation, atomics=atomics, cpus=possible_cpus())
@@ -186,6 +191,14 @@ class AggregateSession(BpfSession):
         self._make_maps(action)
         self._action.actions[variant.number] = action
 
+    def _needs_python(self, requests: Sequence[AttachRequest]) -> bool:
+        del requests
+        return any(one.kind is StackKind.PYTHON for one in self.aggregation.stack_columns)
+
+    def _python_processes(self) -> PythonProcesses:
+        find = self._find_python
+        return super()._python_processes() if find is None else find(self.pids)
+
     def begin(self) -> None:
         """Pair starts and ends from now on; all probes are attached."""
         self._paired = True
@@ -211,6 +224,10 @@ class AggregateSession(BpfSession):
         if action.role is not Role.HIT:
             self._need_pairs(action)
         for column in self.aggregation.stack_columns:
+            if column.kind is StackKind.PYTHON:
+                most = self.aggregation.max_keys
+                self._need(python_map(column), MapType.HASH, 8, 8 + column.size, most)
+                continue
             stacks = _stack_entries(self.aggregation.max_keys)
             self._need(stack_map(column), MapType.STACK_TRACE, 4, column.size, stacks)
 
@@ -401,6 +418,13 @@ class AggregateSession(BpfSession):
             words = struct.unpack(f"={len(data) // 8}Q", data)
             self._addresses[key] = tuple(word for word in words if word)
         return self._addresses[key]
+
+    def python_stack(self, stack: PythonStack) -> tuple[bytes, int]:
+        """Return the slots of a Python stack, and the number before them."""
+        if stack.number < 0:
+            return b"", stack.number
+        data = self._maps[python_map(stack.column)].get(struct.pack("=q", stack.number)) or bytes(8)
+        return data[8:], int(struct.unpack_from("=q", data)[0])
 
     def pairs(self) -> UnpairedCounts:
         """Return the numbers of starts and ends without a counterpart."""

@@ -8,7 +8,7 @@ from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.record.columns import StackColumn, stack_column
 from usdt.engine.language import parse_items
-from usdt.engine.language.tree import RESULT_OF_BPFTRACE, Call, Name, StackKind, stack_of
+from usdt.engine.language.tree import RESULT_OF_BPFTRACE, Call, Name, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -260,11 +260,6 @@ def parse_keys(text: str | None, option: str) -> Items:
     if not items:
         raise LanguageError(text, 0, f"{option}: expected an expression")
     for item in items.values():
-        stack = stack_of(item.expression)
-        if stack is not None and stack[0] is StackKind.PYTHON:
-            raise LanguageError(
-                text, item.expression.start, f"{option}: pystack is an item of trace and record"
-            )
         if is_stack(item) and option.lstrip("-") != "by":
             raise LanguageError(
                 text, item.expression.start, f"{option}: a stack cannot pair a start with its end"

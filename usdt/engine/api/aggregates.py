@@ -120,7 +120,11 @@ class Aggregate(Mapping[Any, V_co]):
 
         def session(tasks: TaskFilter) -> AggregateSession:
             self._session = AggregateSession(
-                aggregation, requests, accept=tasks, max_string=options.max_string
+                aggregation,
+                requests,
+                accept=tasks,
+                max_string=options.max_string,
+                python=self._resolver.python_processes,
             )
             return self._session
 

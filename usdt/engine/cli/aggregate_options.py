@@ -28,13 +28,13 @@ __all__ = (
     "span_report_options",
 )
 
-#: Adds --by, --max-keys, --top, --sort, and --stack, --ustack, --kstack, --folded and
-#: --lines.
+#: Adds --by, --max-keys, --top, --sort, and --stack, --ustack, --kstack, --pystack,
+#: --folded and --lines.
 group_options = combined(
     click.option(
         "--by",
         metavar="EXPR,...",
-        help="Group results by EXPR,...: integers, strings, comm, ustack, kstack.",
+        help="Group results by EXPR,...: integers, strings, comm, ustack, kstack, pystack.",
     ),
     click.option(
         "--top", type=click.IntRange(1), metavar="N", help="Show only the N largest groups."
@@ -55,6 +55,7 @@ group_options = combined(
     click.option("--stack", is_flag=True, help="Group results by user and kernel stacks."),
     click.option("--ustack", is_flag=True, help="Group results by user stack."),
     click.option("--kstack", is_flag=True, help="Group results by kernel stack."),
+    click.option("--pystack", is_flag=True, help="Group results by Python functions."),
     stack_forms,
 )
 

@@ -163,13 +163,17 @@ class BpfSession(Pollable):
         for role in dict.fromkeys(one.variant.call for one in requests):
             if role is not None:
                 self._attacher.add_maps(self._frames.maps(role.size))
-        if self._python is None and any(one.variant.plan.has_python_stack for one in requests):
+        if self._python is None and self._needs_python(requests):
             self._python = self._python_processes()
             self._attacher.add_maps(self._python.maps)
             for descriptor in self._python.descriptors:
                 self.watch(descriptor)
         self._start()
         return self._attacher.attach(requests)
+
+    def _needs_python(self, requests: Sequence[AttachRequest]) -> bool:
+        # Returns whether programs walk Python frames.
+        return any(one.variant.plan.has_python_stack for one in requests)
 
     def _python_processes(self) -> PythonProcesses:
         # Lets programs that record Python stacks know the Python processes.

@@ -14,6 +14,7 @@ from usdt.arch.locations import Captured
 from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
+from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
 from usdt.engine.compiler.codegen.expressions import (
     KEY_SLOT,
@@ -24,7 +25,8 @@ from usdt.engine.compiler.codegen.expressions import (
 )
 from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_unique_thread
 from usdt.engine.compiler.codegen.model import stack_flags
-from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
+from usdt.engine.compiler.codegen.python_stack import PythonStackEmitter
+from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT, STRING_SLOT
 from usdt.engine.compiler.ir import (
     Builtin,
     Number,
@@ -63,12 +65,17 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.outputs import Output
 
-__all__ = ("EPOCH", "KeyEmitter", "stack_map")
+__all__ = ("EPOCH", "KeyEmitter", "python_map", "stack_map")
 
 EPOCH = "interval"  # array: u64, number of the current interval
 _LARGE = PIDNS_SLOT - TEMPORARIES  # bytes of the stack's text area
 _SMALL = 160  # bytes at the end of the stack; 48 remain for temporaries
 _FAULT = -14  # EFAULT
+
+
+def python_map(column: StackColumn) -> str:
+    """Return the name of the map of Python stacks of a column's size, by hash."""
+    return f"pystacks.{column.size}"
 
 
 def stack_map(column: StackColumn) -> str:
@@ -228,9 +235,23 @@ class KeyEmitter:
             self._zero(start, field.capacity)
             self._read(writer, output, start, field.size)
 
+    def _python_stack(self, column: StackColumn, start: int) -> None:
+        # The hash of the stack, or a negative reason, and the process.
+        asm = self.asm
+        scratch = STRING_SLOT if self.base == STACK_BOTTOM else STACK_BOTTOM
+        emitter = PythonStackEmitter(asm, scratch, column.size // SLOT_SIZE, keep=False)
+        emitter.keep_by_hash(python_map(column), self.lost)
+        asm.store(R10, start, R0)
+        asm.mov(R1, R9)
+        asm.alu(Alu.RSH, R1, 32)
+        asm.store(R10, start + 8, R1)
+
     def _stack(self, field: KeyField, column: StackColumn) -> None:
         asm, kind = self.asm, column.kind
         start = self.base + (field.offset or 0)
+        if kind is StackKind.PYTHON:
+            self._python_stack(column, start)
+            return
         asm.mov(R1, R6)
         asm.load_map(R2, stack_map(column))
         asm.mov(R3, stack_flags(kind))

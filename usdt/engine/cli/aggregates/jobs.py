@@ -71,6 +71,7 @@ class AggregateJob:
             accept=tasks,
             via=uprobe_method(self.options.trace),
             max_string=self.options.trace.max_string,
+            python=self.resolver.python_processes,
         )
         return self.aggregates
 

@@ -43,6 +43,7 @@ from usdt.cpython.stack_record import (
     UNREADABLE,
 )
 from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
+from usdt.engine.language.tree import MAX_FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,12 +55,14 @@ __all__ = ("CODES", "PYTHON_MAPS", "RUNTIMES", "SCRATCH_SIZE", "PythonStackEmitt
 
 RUNTIMES = "pyruntimes"  # hash: process ID (u32) → see usdt/cpython/runtime.py
 CODES = "pycodes"  # hash: process ID, first line (u32), code object, line table (u64) → its copy
-_ZEROS = "pyzeros"  # array of one entry: a copy of nothing
+_ZEROS = "pyzeros"  # array of one entry: what new entries of other maps are made of
+# Bytes of an entry of a map of stacks
+_LARGEST_STACK = 8 + SLOT_SIZE * MAX_FRAMES
 #: The maps that the code uses.
 PYTHON_MAPS = (
     MapSpec(MapType.HASH, 4, ENTRY_SIZE, 1 << 12, RUNTIMES),
     MapSpec(MapType.HASH, 24, COPY_SIZE, 1 << 13, CODES),
-    MapSpec(MapType.ARRAY, 4, COPY_SIZE, 1, _ZEROS),
+    MapSpec(MapType.ARRAY, 4, max(COPY_SIZE, _LARGEST_STACK), 1, _ZEROS),
 )
 _MAX_THREADS = 512  # threads and interpreters that are looked at
 _NOEXIST = 1  # BPF_NOEXIST
@@ -71,7 +74,9 @@ _TAGS = -8  # a reference to a code object may have flags in its low bits
 _SAVED, _THREAD_ID, _LINK, _THREAD = 0, 8, 16, 24
 _KEY, _KEY_LINE, _CODE, _TABLE = 32, 36, 40, 48
 _WORD, _PREVIOUS, _OWNER, _COUNT, _COPY = 56, 64, 72, 80, 88
-SCRATCH_SIZE = 96
+_FIRST, _HASH, _TABLE_ADDRESS = 96, 104, 112
+SCRATCH_SIZE = 120
+_MIX = 0x9E3779B97F4A7C15  # odd, with bits everywhere
 
 
 class PythonStackEmitter:
@@ -90,18 +95,64 @@ class PythonStackEmitter:
         self.frames = frames
         self._base = base
 
-    def walk(self, take: Callable[[], object]) -> None:
-        """Emit the walk; it leaves the number before the slots in r0.
+    def record(self, register: Reg, offset: int) -> None:
+        """Emit code that writes the slots from ``register + offset`` on.
+
+        It leaves the number before the slots in r0.
+        """
+        done = self.asm.new_label("python")
+        if self._keep:
+            self.asm.store(*self._at(_SAVED), R8)
+        self._find(done)
+        self._walk_frames(lambda: self._store_slot(lambda: self.asm.mov(R1, register), offset))
+        self.asm.label(done)
+        if self._keep:
+            self.asm.load(R8, *self._at(_SAVED))
+
+    def keep_by_hash(self, stacks: str, lost: str) -> None:
+        """Emit code that leaves a hash of the stack in r0, or a negative reason why it is none.
+
+        The map ``stacks`` has the slots, behind the number before them, by the hash. A new stack is
+        walked again, into its entry.
 
         Args:
-            take: emits code that takes a slot: see :meth:`load_slot`.
+            stacks: the name of the map.
+            lost: label to jump to when the map is full.
         """
+        asm = self.asm
+        done, kept = asm.new_label("python"), asm.new_label("kept")
+        self._find(done)
+        asm.load(R1, *self._at(_PREVIOUS))
+        asm.store(*self._at(_FIRST), R1)
+        asm.mov(R1, self.frames)
+        asm.store(*self._at(_HASH), R1)
+        self._walk_frames(self._hash_slot)
+        asm.load(R1, *self._at(_HASH))
+        asm.alu(Alu.XOR, R1, R0)
+        asm.alu(Alu.RSH, R1, 1)  # a reason is negative
+        asm.store(*self._at(_HASH), R1)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, stacks, self._base + _HASH)
+        asm.jump(Jump.NE, R0, 0, kept)
+        self._add_zeros(stacks, _HASH, kept)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, stacks, self._base + _HASH)
+        asm.jump(Jump.EQ, R0, 0, lost)
+        asm.store(*self._at(_TABLE_ADDRESS), R0)
+        asm.load(R1, *self._at(_FIRST))
+        asm.store(*self._at(_PREVIOUS), R1)
+        at_entry = self._at(_TABLE_ADDRESS)
+        self._walk_frames(lambda: self._store_slot(lambda: asm.load(R1, *at_entry), 8))
+        asm.load(R1, *at_entry)
+        asm.store(R1, 0, R0)
+        asm.label(kept)
+        asm.load(R0, *self._at(_HASH))
+        asm.label(done)
+
+    def _find(self, done: str) -> None:
+        # Find the innermost frame; without one, go to ``done`` with the reason in r0.
         asm = self.asm
         labels = map(asm.new_label, ("not_known", "no_thread", "idle", "unreadable"))
         not_known, no_thread, idle, unreadable = labels
-        found, done = asm.new_label("frames"), asm.new_label("python")
-        if self._keep:
-            asm.store(*self._at(_SAVED), R8)
+        found = asm.new_label("frames")
         self._find_runtime(not_known)
         self._find_thread_id(no_thread)
         self._find_frame(found, no_thread, idle, unreadable)
@@ -115,17 +166,26 @@ class PythonStackEmitter:
             asm.mov(R0, reason)
             asm.goto(done)
         asm.label(found)
-        self._walk_frames(take)
-        asm.label(done)
-        if self._keep:
-            asm.load(R8, *self._at(_SAVED))
 
-    def store_slot(self, register: Reg, offset: int) -> None:
-        """Emit code for ``take`` that stores the slot in a table at ``register + offset``."""
+    def _hash_slot(self) -> None:
+        asm = self.asm
+        asm.load(R1, *self._at(_HASH))
+        for slot, size in ((_CODE, 8), (_TABLE, 8), (_WORD, 4), (_KEY_LINE, 4)):
+            asm.load(R2, *self._at(slot), size)
+            asm.alu(Alu.XOR, R1, R2)
+            asm.mov(R2, _MIX)
+            asm.alu(Alu.MUL, R1, R2)
+            asm.mov(R2, R1)
+            asm.alu(Alu.RSH, R2, 29)
+            asm.alu(Alu.XOR, R1, R2)
+        asm.store(*self._at(_HASH), R1)
+
+    def _store_slot(self, load_table: Callable[[], object], offset: int) -> None:
+        # Store the slot in a table; ``load_table`` leaves its address in r1.
         asm = self.asm
         asm.load(R2, *self._at(_COUNT))
         asm.alu(Alu.MUL, R2, SLOT_SIZE)
-        asm.mov(R1, register)
+        load_table()
         asm.add(R1, offset)
         asm.add(R1, R2)
         asm.load(R2, *self._at(_CODE))
@@ -321,13 +381,7 @@ class PythonStackEmitter:
         done = asm.new_label("copied")
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, CODES, self._base + _KEY)
         asm.jump(Jump.NE, R0, 0, done)
-        asm.store(*self._at(_COPY), 0)
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _ZEROS, self._base + _COPY)
-        asm.jump(Jump.EQ, R0, 0, done)
-        asm.mov(R3, R0)
-        emit_map_key(asm, CODES, self._base + _KEY)
-        asm.mov(R4, _NOEXIST)
-        asm.call(Helper.MAP_UPDATE_ELEM)
+        self._add_zeros(CODES, _KEY, done)
         asm.jump(Jump.NE, R0, 0, done)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, CODES, self._base + _KEY)
         asm.jump(Jump.EQ, R0, 0, done)
@@ -338,6 +392,17 @@ class PythonStackEmitter:
         asm.load(R1, *self._at(_COPY))
         asm.store(R1, READY, 1)
         asm.label(done)
+
+    def _add_zeros(self, name: str, key: int, fail: str) -> None:
+        # Add an entry of zeros to a map; leave the result in r0.
+        asm = self.asm
+        asm.store(*self._at(_COPY), 0)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, _ZEROS, self._base + _COPY)
+        asm.jump(Jump.EQ, R0, 0, fail)
+        asm.mov(R3, R0)
+        emit_map_key(asm, name, self._base + key)
+        asm.mov(R4, _NOEXIST)
+        asm.call(Helper.MAP_UPDATE_ELEM)
 
     def _copy_object(self, field: str, at: int, size: int, fail: str) -> None:
         # Copy the start of an object that the code object refers to; if the memory after it is

@@ -220,7 +220,7 @@ class RecordEmitter:
     def _python_stack(self, output: Output) -> None:
         slots = output.size // SLOT_SIZE
         emitter = PythonStackEmitter(self.asm, STACK_BOTTOM, slots, keep=self.sleepable)
-        emitter.walk(lambda: emitter.store_slot(R7, _offset(output) + 8))
+        emitter.record(R7, _offset(output) + 8)
         self.asm.store(*self._slot(output, R1), R0)
 
     def _stack_copy(self, output: Output, column: StackCopyColumn) -> None:
