@@ -12,6 +12,7 @@ from usdt.engine.cli.click_group import SIZE
 from usdt.engine.cli.options import (
     attach_options,
     backlog_option,
+    jit_map_option,
     stack_kinds,
     stop_options,
     string_option,
@@ -59,6 +60,7 @@ _BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
 @string_option
 @struct_option
 @stack_kinds
+@jit_map_option
 @unwind_options
 @click.option(
     "--buffer",

@@ -14,7 +14,9 @@ from usdt.base.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("explain_errors", "read_bytes")
+__all__ = ("explain_errors", "open_tmp", "read_bytes")
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_bytes(path: str) -> bytes:
@@ -25,6 +27,22 @@ def read_bytes(path: str) -> bytes:
     """
     with open(path, "rb", buffering=0) as file:
         return file.read()
+
+
+def open_tmp(pid: int) -> int:
+    """Open /tmp in the root of a process, for dir_fd; the caller closes it.
+
+    One directory is opened at a time: the kernel would resolve a symbolic link in the process's
+    root relative to the root of this process.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    root = os.open(f"/proc/{pid}/root", _FOLDER & ~os.O_NOFOLLOW)
+    try:
+        return os.open("tmp", _FOLDER, dir_fd=root)
+    finally:
+        os.close(root)
 
 
 @contextmanager

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = (
     "ThreadGroup",
+    "catches",
     "command_name",
     "describe_process",
     "is_kernel_thread",
+    "is_stopped",
     "open_pidfd",
     "parent",
     "pid_exists",
@@ -140,12 +142,33 @@ def status_numbers(pid: int, field: bytes) -> tuple[int, ...]:
     Raises:
         OSError: the file cannot be read.
     """
+    return tuple(int(word) for word in _status_words(pid, field))
+
+
+def _status_words(pid: int, field: bytes) -> list[bytes]:
     # The process's name is in the first line, with newlines escaped.
     data = read_bytes(f"/proc/{pid}/status")
-    _, found, rest = data.partition(b"\n" + field + b":")
-    if not found:
-        return ()
-    return tuple(int(word) for word in rest.partition(b"\n")[0].split())
+    return data.partition(b"\n" + field + b":")[2].partition(b"\n")[0].split()
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal.
+
+    Raises:
+        TargetError: no such process.
+    """
+    with explain_errors(pid):
+        words = _status_words(pid, b"SigCgt")
+    return bool(words) and bool(int(words[0], 16) >> (number - 1) & 1)
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped, by a signal or a debugger.
+
+    Raises:
+        TargetError: no such process.
+    """
+    return _stat_fields(pid)[0] in (b"T", b"t")
 
 
 def _stat_fields(pid: int) -> list[bytes]:

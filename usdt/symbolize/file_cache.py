@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import ElfError, TargetError
 from usdt.elf.debug_files import build_id_path
 from usdt.procfs.mapped_files import same_file
+from usdt.procfs.memory import read_memory
 from usdt.symbolize.file_symbols import FileSymbols
-from usdt.symbolize.maps_history import MapsHistory, read_memory
+from usdt.symbolize.maps_history import MapsHistory
 
 if TYPE_CHECKING:
     from usdt.procfs.mapped_files import MappedFile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
@@ -13,7 +12,7 @@ from usdt.procfs.process import start_time
 if TYPE_CHECKING:
     from usdt.procfs.maps import Mapping
 
-__all__ = ("MAX_GENERATIONS", "MapsHistory", "read_memory")
+__all__ = ("MAX_GENERATIONS", "MapsHistory")
 
 MAX_GENERATIONS = 8  # older mappings kept: an unloaded library, the program before execve(2)
 _MAX_MAPPINGS = 1 << 18  # vm.max_map_count is 65,530 unless raised
@@ -89,17 +88,3 @@ class MapsHistory:
             if at >= 0 and address < mappings[at].end:
                 return mappings[at]
         return None
-
-
-def read_memory(pid: int, start: int, size: int) -> bytes:
-    """Return bytes of a process's memory; b"" if they cannot be read."""
-    try:
-        descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.pread(descriptor, size, start)
-    except (OSError, OverflowError):
-        return b""
-    finally:
-        os.close(descriptor)

@@ -22,6 +22,7 @@ import stat
 import time
 
 from usdt.base.errors import TargetError
+from usdt.procfs.access import open_tmp
 from usdt.procfs.namespaces import namespace_pids
 
 __all__ = ("MAX_BYTES", "PerfMap")
@@ -30,7 +31,6 @@ MAX_BYTES = 64 << 20
 _PAUSE = 20  # the pause between two reads, as a multiple of the duration of a read
 _MAX_NAME = 4096
 _MAX_LINES = 1 << 20
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PerfMap:
@@ -65,13 +65,13 @@ class PerfMap:
             return None
         return start, name.decode("utf-8", "surrogateescape")
 
-    def refresh(self) -> bool:
+    def refresh(self, *, at_once: bool = False) -> bool:
         """Read the file if it has changed; return True if it had.
 
-        The longer a read takes, the longer the pause before the next one.
+        The longer a read takes, the longer the pause before the next one, but for ``at_once``.
         """
         began = time.monotonic()
-        if began < self._not_before:
+        if began < self._not_before and not at_once:
             return False
         try:
             return self._refresh()
@@ -118,21 +118,19 @@ class PerfMap:
         return b"".join(b"%x %x %s\n" % row for row in self._rows)
 
     def _open(self) -> int | None:
-        # Open one directory at a time: the kernel would resolve a symbolic link in the process's
-        # root relative to the root of this process.
-        steps: list[int] = []
         try:
-            steps.append(os.open(f"/proc/{self._pid}/root", _FOLDER & ~os.O_NOFOLLOW))
-            steps.append(os.open("tmp", _FOLDER, dir_fd=steps[0]))
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-            if not stat.S_ISREG(os.stat(self.name, dir_fd=steps[1], follow_symlinks=False).st_mode):
+            folder = open_tmp(self._pid)
+        except OSError:
+            return None
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        try:
+            if not stat.S_ISREG(os.stat(self.name, dir_fd=folder, follow_symlinks=False).st_mode):
                 return None
-            return os.open(self.name, flags, dir_fd=steps[1])
+            return os.open(self.name, flags, dir_fd=folder)
         except OSError:
             return None
         finally:
-            for step in steps:
-                os.close(step)
+            os.close(folder)
 
     def _refused(self, found: os.stat_result) -> bool:
         try:

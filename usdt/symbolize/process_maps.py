@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.errors import TargetError
 from usdt.procfs.mapped_files import mapped_files
 from usdt.procfs.maps import Mapping
+from usdt.procfs.memory import read_memory
+from usdt.runtimes.jit_maps import JavaProcess
 from usdt.symbolize.file_cache import MAX_VDSO
-from usdt.symbolize.maps_history import MAX_GENERATIONS, MapsHistory, read_memory
+from usdt.symbolize.maps_history import MAX_GENERATIONS, MapsHistory
 from usdt.symbolize.perfmap import PerfMap
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class ProcessMaps:
     Attributes:
         history: its current and earlier mappings.
         jit: its JIT-compiled functions.
+        java: the Java virtual machine that it perhaps is.
         frames: cached results of the symbolizer, by (address, address looked up); dropped when the
             mappings change.
         restored: True if it comes from a recording: nothing is read from /proc.
@@ -54,6 +57,7 @@ class ProcessMaps:
     def __init__(self, pid: int, cache: FileCache) -> None:
         self.history = MapsHistory(pid)
         self.jit = PerfMap(pid)
+        self.java = JavaProcess(pid)
         self.frames: dict[tuple[int, int], tuple[Frame, ...]] = {}
         self.restored = False
         self.size = 0
@@ -125,6 +129,19 @@ class ProcessMaps:
         if changed:
             self.frames.clear()
         return changed
+
+    def reread_map(self) -> bool:
+        """Read the perf map, which has just been written; return True."""
+        self.jit.refresh(at_once=True)
+        self.frames.clear()
+        return True
+
+    def take_notices(self) -> list[str]:
+        """Return the messages about its JIT compiler since the last call."""
+        found = [*self.jit.notices, *self.java.notices]
+        self.jit.notices.clear()
+        self.java.notices.clear()
+        return found
 
     def _open_files(self) -> None:
         pid = self.history.pid

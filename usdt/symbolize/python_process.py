@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from usdt.cpython.code_objects import CodeObject, bytes_of, decode_copy, text_of, wanted_size
 from usdt.cpython.layouts import DEBUG_OFFSETS_SIZE, Unsupported, layout_of, version_text
 from usdt.cpython.runtime import runtime_entry
+from usdt.procfs.memory import read_memory
 from usdt.procfs.process import status_numbers
 from usdt.procfs.thread_groups import threads_of
-from usdt.symbolize.maps_history import read_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -53,6 +53,7 @@ class Symbolizer(Closeable):
         track_mappings: True to record new mappings of all processes, for processes that end before
             their mappings can be read. This needs CAP_PERFMON; without it, a message is added.
         lines: see the attribute.
+        jit_map: True to let Java virtual machines write their perf maps.
 
     Attributes:
         notices: messages for the user; the caller removes them.
@@ -61,10 +62,16 @@ class Symbolizer(Closeable):
     """
 
     def __init__(
-        self, *, debug_root: str = DEBUG_ROOT, track_mappings: bool = False, lines: bool = False
+        self,
+        *,
+        debug_root: str = DEBUG_ROOT,
+        track_mappings: bool = False,
+        lines: bool = False,
+        jit_map: bool = False,
     ) -> None:
         self.notices: list[str] = []
         self.lines = lines
+        self._jit_map = jit_map
         self._cache = FileCache(debug_root)
         self._processes: dict[int, ProcessMaps] = {}
         self._restored_size = 0
@@ -89,7 +96,15 @@ class Symbolizer(Closeable):
         This reads /proc/PID/maps, at most once in 50 ms.
         """
         self.look()
-        return self._refresh(self._process(pid))
+        process = self._process(pid)
+        changed = self._refresh(process)
+        return self._request_map(process) or changed
+
+    def renew_maps(self) -> set[int]:
+        """Let every virtual machine write its perf map a last time; return those that did."""
+        return {
+            pid for pid, process in self._processes.items() if self._request_map(process, now=True)
+        }
 
     def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
         """Return the frames of a stack, given innermost first.
@@ -98,6 +113,8 @@ class Symbolizer(Closeable):
         than addresses: see :class:`Frame`.
         """
         process = self._current(pid)
+        if any(is_jit_code(process.history.find(address)) for address in addresses):
+            process.java.suggest_frame_pointers()
         return [
             frame
             for depth, address in enumerate(addresses)
@@ -134,6 +151,8 @@ class Symbolizer(Closeable):
                 process, address, address if depth in found.exact else address - 1
             )
         ]
+        if found.reason and is_jit_code(process.history.find(found.addresses[-1])):
+            process.java.suggest_frame_pointers()
         return Stack(frames, found.reason)
 
     def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
@@ -233,14 +252,23 @@ class Symbolizer(Closeable):
 
     def _refresh(self, process: ProcessMaps) -> bool:
         changed = process.refresh()
-        self.notices += process.jit.notices
-        process.jit.notices.clear()
+        self.notices += process.take_notices()
         pid = process.history.pid
         known = process.history.generation or process.reported
         if not known and not (self._tracker is not None and self._tracker.knows(pid)):
             process.reported = True
             self._report_ended(pid)
         return changed
+
+    def _request_map(
+        self, process: ProcessMaps, *, missing: bool = False, now: bool = False
+    ) -> bool:
+        # Whether the process has written its perf map, and this was read.
+        if not self._jit_map or process.restored or not process.history.alive:
+            return False
+        written = process.java.request_map(missing=missing, now=now) and process.reread_map()
+        self.notices += process.take_notices()
+        return written
 
     def _report_ended(self, pid: int) -> None:
         # Name only the first processes, because there may be very many.
@@ -303,6 +331,8 @@ class Symbolizer(Closeable):
         if mapping is None:
             return (Frame(address),)
         if file is None:
+            if is_jit_code(mapping) and process.jit.find(within) is None:
+                self._request_map(process, missing=True)
             return (_jit_frame(process, mapping, address, within),)
         symbol = file.find(link)
         offset = address - within + link - (0 if symbol is None else symbol.address)
@@ -385,6 +415,11 @@ def _jit_frame(process: ProcessMaps, mapping: Mapping, address: int, within: int
         return Frame(address, "", at, _module(mapping), file_id=file_id, link_address=link)
     special = mapping.path if mapping.path.startswith("[") else "[anon]"
     return Frame(address, "", 0, special, file_id=file_id, link_address=link)
+
+
+def is_jit_code(mapping: Mapping | None) -> bool:
+    """Return whether a mapping has code that is in no file."""
+    return mapping is not None and mapping.executable and not mapping.path
 
 
 def _module(mapping: Mapping) -> str:

@@ -49,11 +49,15 @@ class FileProbeProvider:
         tracer = Tracer(requests, targets, command, session, keys=options.keys)
         return stack.enter_context(tracer), command
 
-    def symbolizer(self) -> Symbolizer:
-        """Return a symbolizer for addresses of running processes."""
+    def symbolizer(self, *, jit_map: bool = False) -> Symbolizer:
+        """Return a symbolizer for addresses of running processes.
+
+        Args:
+            jit_map: let Java virtual machines write their perf maps.
+        """
         from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
 
-        return Symbolizer(track_mappings=True)
+        return Symbolizer(track_mappings=True, jit_map=jit_map)
 
 
 PROVIDER = FileProbeProvider()

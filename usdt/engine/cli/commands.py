@@ -167,6 +167,7 @@ def _span_options() -> Decorator:
         options.struct_option,
         options.stack_kinds,
         options.lines_option,
+        options.jit_map_option,
         options.unwind_options,
         options.buffer_option,
         options.backlog_option,

@@ -46,6 +46,7 @@ __all__ = (
     "buffer_option",
     "combined",
     "duration_option",
+    "jit_map_option",
     "lines_option",
     "method_option",
     "output_options",
@@ -141,6 +142,7 @@ def parse_options(
         values.get("folded", False),
         values.get("lines", False),
         realtime=values.get("realtime", False),
+        jit_map=values.get("jit_map", False),
     )
     return CommandOptions(requests, targets, trace, run, output)
 
@@ -264,10 +266,18 @@ lines_option = click.option(
     "--lines", is_flag=True, help="Show source lines and inlined functions in user stacks."
 )
 
-#: Adds --folded, which implies user stacks, and --lines.
+#: Adds --jit-map (``jit_map``).
+jit_map_option = click.option(
+    "--jit-map",
+    is_flag=True,
+    help="Let Java virtual machines (Java 17 or newer) name what they have compiled, in stacks.",
+)
+
+#: Adds --folded, which implies user stacks, --lines and --jit-map.
 stack_forms = combined(
     click.option("--folded", is_flag=True, help="Print each stack on one line, for flame graphs."),
     lines_option,
+    jit_map_option,
 )
 
 #: Adds --unwind and --stack-bytes (``stack_bytes``).

@@ -15,11 +15,11 @@ from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.cli.spans import spec_of
+from usdt.engine.cli.trace import symbolizer
 from usdt.engine.recording.description import Header
 from usdt.engine.recording.writer import Recorder
 from usdt.engine.run.attach import uprobe_method
 from usdt.engine.run.options import ring_buffer_size
-from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.engine.spans.session import SpanSession
 
@@ -66,7 +66,7 @@ def run_record(kind: ProbeKind, values: dict[str, Any], build_id: Callable[[str]
     options = parse_options(requests, values, keys=keys, calls=calls)
     # A recording holds the strings of traced processes.
     options = replace(options, output=replace(options.output, private=True))
-    with contextlib.closing(Recorder(target_provider().symbolizer)) as recorder:
+    with contextlib.closing(Recorder(symbolizer(options))) as recorder:
         return run_command(options, RecordJob(options, recorder, build_id, spec))
 
 

@@ -66,7 +66,7 @@ def run_spans(kind: ProbeKind, values: dict[str, Any]) -> int:
         map(wants_user_symbols, options.requests)
     )
     check_lines(options, user_symbols=wanted)
-    with StackResolver(symbolizer, lines=options.output.lines) as resolver:
+    with StackResolver(symbolizer(options), lines=options.output.lines) as resolver:
         resolver.wanted = wanted
         resolver.begin(())
         return run_command(options, SpanJob(spec, options, values, resolver))

@@ -22,12 +22,14 @@ from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.output.output_file import OutputFile
-    from usdt.engine.output.stacks import UserSymbols
+    from usdt.engine.run.protocols import Symbolizer
     from usdt.engine.runtime.session import BpfSession, Lost
 
 __all__ = ("check_lines", "run_trace", "symbolizer")
@@ -63,7 +65,7 @@ def run_trace(kind: ProbeKind, values: dict[str, Any]) -> int:
         map(wants_user_symbols, options.requests)
     )
     check_lines(options, user_symbols=user_symbols)
-    with StackResolver(symbolizer, lines=options.output.lines) as resolver:
+    with StackResolver(symbolizer(options), lines=options.output.lines) as resolver:
         resolver.wanted = user_symbols
         resolver.begin(())
         job = PrintJob(options, resolver, in_sequence=values["sequence"])
@@ -82,16 +84,17 @@ def _check_tracefs(values: dict[str, Any]) -> None:
 
 
 def check_lines(options: CommandOptions, *, user_symbols: bool) -> None:
-    """Raise click.UsageError if --lines was given but no user stacks or symbols are shown."""
-    if options.output.lines and not user_symbols:
+    """Raise click.UsageError if --lines or --jit-map was given without user stacks or symbols."""
+    given = {"--lines": options.output.lines, "--jit-map": options.output.jit_map}
+    for option in [name for name, is_given in given.items() if is_given and not user_symbols]:
         raise click.UsageError(
-            "--lines needs user stacks: add --ustack, --folded or an item ustack"
+            f"{option} needs user stacks: add --ustack, --folded or an item ustack"
         )
 
 
-def symbolizer() -> UserSymbols:
-    """Return a symbolizer for stacks and addresses of processes."""
-    return target_provider().symbolizer()
+def symbolizer(options: CommandOptions) -> Callable[[], Symbolizer]:
+    """Return what makes a symbolizer for stacks and addresses of processes."""
+    return lambda: target_provider().symbolizer(jit_map=options.output.jit_map)
 
 
 class PrintJob:

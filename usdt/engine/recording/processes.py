@@ -62,6 +62,9 @@ class Snapshots(Protocol):
     def observe(self, pid: int) -> bool:
         """Record the current mappings of a process; return whether they have changed."""
 
+    def renew_maps(self) -> set[int]:
+        """Let JIT compilers name their functions a last time; return the processes of those."""
+
     def snapshot(self, pid: int) -> dict[str, Any]:
         """Return the data needed to resolve its addresses later, as a JSON object."""
 
@@ -172,6 +175,8 @@ class ProcessSnapshots:
     def blocks(self, *, final: bool = False) -> Iterator[bytes]:
         """Yield blocks of the changed snapshots; ``final`` ignores the delay of large ones."""
         now = time.monotonic()
+        if final and self._symbols is not None:
+            self._changed |= self._symbols.renew_maps() & self._due.keys()
         for pid in sorted(self._changed):
             due, pause = self._due[pid]
             if (final or now >= due) and self._symbols is not None:

@@ -127,6 +127,7 @@ class OutputOptions:
         lines: show user stacks with source lines and inlined functions.
         private: create the file for its owner only.
         realtime: write dates and times as ISO 8601.
+        jit_map: let Java virtual machines write their perf maps, for names in user stacks.
     """
 
     path: str | None = None
@@ -135,6 +136,7 @@ class OutputOptions:
     lines: bool = False
     private: bool = False
     realtime: bool = False
+    jit_map: bool = False
 
 
 @frozen

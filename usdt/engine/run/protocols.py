@@ -90,8 +90,12 @@ class TargetProvider(Protocol):
             The traced processes, and the started command, if there is one.
         """
 
-    def symbolizer(self) -> Symbolizer:
-        """Return a symbolizer for addresses of running processes."""
+    def symbolizer(self, *, jit_map: bool = False) -> Symbolizer:
+        """Return a symbolizer for addresses of running processes.
+
+        Args:
+            jit_map: let JIT compilers that can be asked name the functions that they have compiled.
+        """
 
 
 class TracedTargets(Protocol):

@@ -182,7 +182,7 @@ def _run(
     keys = tuple(item for text in given if text for item in parse_items(text))
     options = parse_options(requests, values, keys=keys, aggregated=True)
     check_lines(options, user_symbols=aggregation.names)
-    names = symbolizer if aggregation.names else None
+    names = symbolizer(options) if aggregation.names else None
     with StackResolver(names, lines=options.output.lines) as resolver:
         job = job_type(options, aggregate, aggregation, resolver)
         resolver.begin(())

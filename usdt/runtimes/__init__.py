@@ -1,0 +1,5 @@
+"""Language runtimes: what their probes and stacks need that no file says.
+
+``hotspot`` finds the Java virtual machine of a process and reads its options; ``jvm_attach`` sends
+it commands; ``jit_maps`` lets it write its perf map.
+"""
