@@ -127,6 +127,27 @@ static void *other(void *id)
     STAP_PROBE1(span, end, (long)id);
     return 0;
 }
+/* Calls that are in progress at a time, one in each thread. */
+static pthread_barrier_t all;
+NOIPA long meet(long id)
+{
+    pthread_barrier_wait(&all);
+    return id;
+}
+static void *met(void *id)
+{
+    meet((long)id);
+    return 0;
+}
+static void crowd(long number)
+{
+    pthread_t threads[number];
+    pthread_barrier_init(&all, 0, number);
+    for (long id = 0; id < number; id++)
+        pthread_create(&threads[id], 0, met, (void *)id);
+    for (long id = 0; id < number; id++)
+        pthread_join(threads[id], 0);
+}
 /* Spans at a time in two threads whose IDs have the same low bits. */
 static sem_t ready, go;
 static int begun;
@@ -189,6 +210,8 @@ int main(int argc, char **argv)
     }
     if (!strcmp(what, "nest"))
         nest(rounds, ns);
+    if (!strcmp(what, "crowd"))
+        crowd(rounds);
     if (!strcmp(what, "collide"))
         collisions();
     if (!strcmp(what, "jumps"))

@@ -121,6 +121,14 @@ def test_threads_that_share_a_place_are_told_apart(program: Path) -> None:
     assert "span was" not in errors
 
 
+def test_more_calls_at_a_time_than_places(program: Path) -> None:
+    _, found, errors = spans(program, "crowd 1100", f"uprobe:{program}:meet(arg0, return)")
+    assert sorted(span["args"]["arg0"] for span in found) == [*range(1100)]
+    assert all(span["args"]["arg0"] == span["end_args"]["return"] for span in found)
+    assert {span["comm"] for span in found} == {"spans"}
+    assert "span was" not in errors
+
+
 @pytest.mark.parametrize("rounds", [4, 200])
 def test_longjmp_loses_no_other_span(program: Path, rounds: int) -> None:
     _, found, errors = spans(program, f"jumps {rounds}", "span:begin(arg1)", _END)

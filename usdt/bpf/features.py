@@ -146,11 +146,16 @@ def have_batch_operations() -> bool:
 
 @functools.cache
 def have_fetching_atomics() -> bool:
-    """Atomic instructions that return the old value. Linux 5.12, commit 5ca419f2864a."""
+    """Atomic instructions that return the old value. Linux 5.12, commit 5ca419f2864a.
+
+    Compare-and-exchange, too: commit 5ffa25502b5a.
+    """
     asm = Assembler()
     asm.store(R10, -8, 0)
     asm.mov(R1, 1)
     asm.fetch_add(R10, -8, R1)
+    asm.mov(R0, 1)
+    asm.compare_exchange(R10, -8, R1)
     asm.mov(R0, 0)
     asm.exit()
     return _loads(ProgramSpec(asm.assemble(), name="probe"))

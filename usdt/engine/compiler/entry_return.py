@@ -12,6 +12,13 @@ shown.
     key     u32 thread ID or 0, u32 pair (of a probe and a plan), u64 stack pointer
     value   the key again; u64 at 16: bit n = capture n could not be read; from 24 the captures
 
+An array, the *places*, holds most of them instead, as finding one there needs no hash and no lock:
+
+    index   from the key, see :func:`usdt.engine.compiler.codegen.entry_state.emit_entry`
+    value   as in the hash map; bit 31 of the pair is set; a free place has the stack pointer 0
+
+If the place of a call is taken by another call, its state is in the hash map.
+
 If a plan uses ``duration``, the first capture is the time of the entry, which the entry program
 stores last. The return program replaces it by the duration before it evaluates anything.
 
@@ -87,6 +94,8 @@ __all__ = (
     "frame_map",
     "needs_entry",
     "needs_return",
+    "place_map",
+    "places_of",
     "split_entry_return",
 )
 
@@ -95,6 +104,7 @@ TIME_OFFSET = BITMAP_OFFSET + 8  # in entry state: the time of the entry, then t
 _CAPTURES = BITMAP_OFFSET + 8  # in entry state: offset of the captures
 _MEASURED = ArgumentValue(Captured(TIME_OFFSET), U64)  # the duration, at the return
 _ROUND = 64  # bytes: sizes of entry state are multiples of it, so that probes share maps
+_PLACES, _PLACE_SIZE = 1 << 10, 1 << 12  # their number, and the largest entry state in one
 _CAPTURED = 64  # the maximum number of captures: bits of the bitmap
 
 
@@ -135,6 +145,7 @@ class EntryReturnRole:
         stack: how the return is matched with the entry.
         timed: whether the entry state has the time of the entry.
         start: for a span, the plan of its start; see :mod:`usdt.engine.compiler.spans`.
+        places: the number of places, a power of two; 0: there are none.
     """
 
     entry: bool
@@ -143,6 +154,7 @@ class EntryReturnRole:
     stack: EntryReturnMatch
     timed: bool = False
     start: ProbePlan | None = None
+    places: int = 0
 
     @property
     def duration_offset(self) -> int:
@@ -167,6 +179,16 @@ class EntryReturnPlans:
 def frame_map(size: int) -> str:
     """Return the name of the map of entry states of ``size`` bytes."""
     return f"calls.{size}"
+
+
+def place_map(size: int) -> str:
+    """Return the name of the array of places for entry states of ``size`` bytes."""
+    return f"places.{size}"
+
+
+def places_of(size: int) -> int:
+    """Return the number of places for entry states of ``size`` bytes."""
+    return _PLACES if size <= _PLACE_SIZE else 0
 
 
 def blank_map(size: int) -> str:

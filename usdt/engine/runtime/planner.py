@@ -17,6 +17,7 @@ from usdt.engine.compiler.entry_return import (
     EntryReturnPlans,
     EntryReturnRole,
     for_32bit_process,
+    places_of,
     split_entry_return,
 )
 from usdt.engine.compiler.limits import MAX_READ
@@ -56,6 +57,7 @@ class AttachPlanner:
 
     Attributes:
         probes: probe name → index of its counters.
+        atomics: tells whether the kernel has atomic instructions that return the previous value.
 
     Raises:
         TracingError: max_string or max_struct is out of range.
@@ -81,6 +83,7 @@ class AttachPlanner:
         self._max_struct = max_struct
         self._stacks = tuple(stacks)
         self._copies = copies
+        self.atomics: Callable[[], bool] = lambda: False
         self._requests: list[ProbeText] = []
         self._variants: dict[tuple[int, int, ProbePlan, HitCondition | None], ProgramVariant] = {}
         # Variants that capture values at entry, by the number of the return's variant and the plan.
@@ -233,12 +236,20 @@ class AttachPlanner:
             number, role = self._next_number(), None
             if ends is not None and ends.entry is not None and match is not None:
                 role = EntryReturnRole(
-                    entry=False, pair=number, size=ends.size, stack=match, timed=ends.timed
+                    entry=False,
+                    pair=number,
+                    size=ends.size,
+                    stack=match,
+                    timed=ends.timed,
+                    places=self._places(ends.size),
                 )
             variant = ProgramVariant(number, min(index, MAX_COUNTERS - 1), plan, role, condition)
             self._announce(variant, probe, request)
             self._variants[key] = variant
         return variant
+
+    def _places(self, size: int) -> int:
+        return places_of(size) if self.atomics() else 0
 
     def _next_number(self) -> int:
         return len(self._variants) + len(self._entries) + 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import frozen
+from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.ringbuf import HEADER, RingBuffer
@@ -118,6 +119,7 @@ class BpfSession(Pollable):
             undo.pop_all()
         self._planner = planner
         self._python: PythonProcesses | None = None
+        self._planner.atomics = features.have_fetching_atomics
         self._closed = False
 
     def show_progress(self, show: Callable[[int, int], object]) -> None:
@@ -162,7 +164,7 @@ class BpfSession(Pollable):
     def _attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
         for role in dict.fromkeys(one.variant.call for one in requests):
             if role is not None:
-                self._attacher.add_maps(self._frames.maps(role.size))
+                self._attacher.add_maps(self._frames.maps(role.size, role.places))
         if self._python is None and self._needs_python(requests):
             self._python = self._python_processes()
             self._attacher.add_maps(self._python.maps)

@@ -31,6 +31,7 @@ from usdt.engine.compiler.spans import (
 from usdt.engine.runtime.attach.requests import AttachRequest
 from usdt.engine.runtime.planner import MAX_COUNTERS, AttachPlanner
 from usdt.engine.spans.pairs import PairEnd, thread_size
+from usdt.engine.spans.spec import MAX_OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -193,7 +194,13 @@ class SpanPlanner(AttachPlanner):
             number = self._next_span()
             size = -(-ends.entry.size // _ROUND) * _ROUND
             role = EntryReturnRole(
-                entry=True, pair=number, size=size, stack=point.call, timed=True, start=ends.start
+                entry=True,
+                pair=number,
+                size=size,
+                stack=point.call,
+                timed=True,
+                start=ends.start,
+                places=self._places(size) if self._spec.max_open >= MAX_OPEN else 0,
             )
             entry = ProgramVariant(number, self._counter(point.probe + STARTED), ends.entry, role)
             ended = replace(role, entry=False)

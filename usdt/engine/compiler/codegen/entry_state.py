@@ -19,10 +19,11 @@ from usdt.engine.compiler.codegen.stack_slots import (
     KEY_SLOT,
     STRING_SLOT,
 )
-from usdt.engine.compiler.entry_return import TIME_OFFSET, blank_map, frame_map
+from usdt.engine.compiler.entry_return import TIME_OFFSET, blank_map, frame_map, place_map
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
     from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
     from usdt.engine.compiler.entry_return import EntryReturnRole
     from usdt.engine.compiler.plan import ProbePlan
@@ -38,6 +39,9 @@ __all__ = (
 
 _KEY = STRING_SLOT  # no string is compared while a key is in use
 _KEY_SIZE = 16
+_POINTER = 8  # offset in the key
+_PLACED = -1 << 31  # bit 31 of the pair: the state is in a place
+_SPREAD = 61  # places between calls of threads at one stack address
 
 
 def _key(asm: Assembler, part: EntryReturnRole) -> None:
@@ -50,7 +54,37 @@ def _key(asm: Assembler, part: EntryReturnRole) -> None:
     else:
         asm.load(R8, R6, pointer.offset, pointer.size)
     asm.store(R10, _KEY, R9 if part.stack.same_thread else 0, 4)
-    asm.store(R10, _KEY + 4, part.pair, 4)
+    asm.store(R10, _KEY + 4, part.pair | (_PLACED if part.places else 0), 4)
+
+
+def _find_place(asm: Assembler, part: EntryReturnRole, pointer: Reg, other: str) -> None:
+    # Leaves the address of the place of a call in r0. Its key is stored but for the stack pointer,
+    # which is in a register.
+    asm.mov(R1, pointer)
+    asm.alu(Alu.RSH, R1, 4)
+    asm.load(R2, R10, _KEY, 4)
+    asm.alu(Alu.MUL, R2, _SPREAD)
+    asm.add(R1, R2)
+    asm.add(R1, part.pair)
+    asm.alu(Alu.AND, R1, part.places - 1)
+    asm.store(R10, KEY_SLOT, R1, 4)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, place_map(part.size))
+    asm.jump(Jump.EQ, R0, 0, other)  # never: array elements always exist
+
+
+def _is_own(asm: Assembler, place: Reg, pointer: Reg, other: str) -> None:
+    # Goes to ``other`` if the place has the state of another call, or none.
+    asm.load(R1, place, _POINTER)
+    asm.jump(Jump.NE, R1, pointer, other)
+    asm.load(R1, place, 0)
+    asm.load(R2, R10, _KEY)
+    asm.jump(Jump.NE, R1, R2, other)
+
+
+def _use_hash(asm: Assembler, part: EntryReturnRole) -> None:
+    # Makes the key that of the hash map.
+    if part.places:
+        asm.store(R10, _KEY + 4, part.pair, 4)
 
 
 def emit_entry(
@@ -116,8 +150,11 @@ class _EntryStateEmitter(RecordEmitter):
     def _body(self) -> None:
         asm = self.asm
         lost = self.labels.lost
+        ready = asm.new_label("ready")
         _key(asm, self.part)
         asm.store(R10, _KEY + 8, R8)
+        if self.part.places:
+            self._take_place(ready)
         asm.store(R10, KEY_SLOT, 0, 4)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, blank_map(self.part.size))
         asm.jump(Jump.EQ, R0, 0, lost)  # never: array elements always exist
@@ -129,9 +166,12 @@ class _EntryStateEmitter(RecordEmitter):
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, frame_map(self.part.size), _KEY)
         asm.jump(Jump.EQ, R0, 0, lost)
         asm.mov(R7, R0)
+        asm.label(ready)
         for offset in range(0, _KEY_SIZE, 8):
             asm.load(R1, R10, _KEY + offset)
             asm.store(R7, offset, R1)
+        if self.part.timed:
+            asm.store(R7, TIME_OFFSET, 0)
         if self.sleepable:
             asm.mov(R8, 0)
             asm.label(self.again)
@@ -144,6 +184,24 @@ class _EntryStateEmitter(RecordEmitter):
             asm.store(R7, TIME_OFFSET, R0)
         asm.goto(self.labels.exit)
 
+    def _take_place(self, ready: str) -> None:
+        # Leaves the address of the place in r7 and goes to ``ready``, unless another call has it.
+        asm = self.asm
+        free, hashed = asm.new_label("free"), asm.new_label("hashed")
+        asm.jump(Jump.EQ, R8, 0, hashed)  # a program may set its stack pointer to 0
+        _find_place(asm, self.part, R8, hashed)
+        asm.mov(R7, R0)
+        asm.load(R1, R7, _POINTER)
+        asm.jump(Jump.EQ, R1, 0, free)
+        _is_own(asm, R7, R8, hashed)  # an exception has left an earlier call at this address
+        asm.goto(ready)
+        asm.label(free)
+        asm.mov(R0, 0)
+        asm.compare_exchange(R7, _POINTER, R8)
+        asm.jump(Jump.EQ, R0, 0, ready)
+        asm.label(hashed)
+        _use_hash(asm, self.part)
+
     def discard(self) -> None:
         """Emit nothing: no reader waits for entry state, so the program may sleep with it."""
 
@@ -152,6 +210,13 @@ def emit_forget(asm: Assembler, part: EntryReturnRole) -> None:
     """Emit code that removes the state of an earlier call at the same stack address."""
     _key(asm, part)
     asm.store(R10, _KEY + 8, R8)
+    if part.places:
+        hashed = asm.new_label("hashed")
+        _find_place(asm, part, R8, hashed)
+        _is_own(asm, R0, R8, hashed)
+        asm.store(R0, _POINTER, 0)
+        asm.label(hashed)
+        _use_hash(asm, part)
     emit_map_call(asm, Helper.MAP_DELETE_ELEM, frame_map(part.size), _KEY)
 
 
@@ -163,10 +228,18 @@ def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -
     found = asm.new_label("frame")
     _key(asm, part)
     for popped in part.stack.return_pops:
-        asm.mov(R1, R8)
+        asm.mov(R7, R8)
         if popped:
-            asm.add(R1, -popped)
-        asm.store(R10, _KEY + 8, R1)
+            asm.add(R7, -popped)
+        asm.store(R10, _KEY + 8, R7)
+        if part.places:
+            hashed = asm.new_label("hashed")
+            asm.store(R10, _KEY + 4, part.pair | _PLACED, 4)
+            _find_place(asm, part, R7, hashed)
+            _is_own(asm, R0, R7, hashed)
+            asm.goto(found)
+            asm.label(hashed)
+            _use_hash(asm, part)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, frame_map(part.size), _KEY)
         asm.jump(Jump.NE, R0, 0, found)
     asm.goto(missing)
@@ -185,14 +258,21 @@ def emit_measure(asm: Assembler, duration: int) -> None:
     asm.store(R1, duration, R0)
 
 
-def emit_remove_entry_state(asm: Assembler, size: int, missing: str) -> None:
+def emit_remove_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -> None:
     """Emit code that removes the entry state that was found.
 
     The code goes to ``missing`` if none was found.
     """
     asm.load(R7, R10, ENTRY_STATE_SLOT)
     asm.jump(Jump.EQ, R7, 0, missing)
+    if part.places:
+        hashed = asm.new_label("hashed")
+        asm.load(R1, R7, 0)
+        asm.jump(Jump.SGE, R1, 0, hashed)
+        asm.store(R7, _POINTER, 0)
+        asm.goto(missing)
+        asm.label(hashed)
     for offset in range(0, _KEY_SIZE, 8):
         asm.load(R1, R7, offset)
         asm.store(R10, _KEY + offset, R1)
-    emit_map_call(asm, Helper.MAP_DELETE_ELEM, frame_map(size), _KEY)
+    emit_map_call(asm, Helper.MAP_DELETE_ELEM, frame_map(part.size), _KEY)

@@ -292,7 +292,7 @@ def _emit_tails(asm: Assembler, ending: ProgramVariant | None, result: int) -> N
         if ending.pair is not None:
             ending.pair.emit_remove(asm, _LEAVE)
         elif ending.call is not None:
-            emit_remove_entry_state(asm, ending.call.size, _LEAVE)
+            emit_remove_entry_state(asm, ending.call, _LEAVE)
         asm.label(_LEAVE)
     asm.mov(R0, result)
     asm.exit()
