@@ -19,6 +19,8 @@ from paced import ROUNDS, fire_and_wait, loop, numbers
 from recordings import frames
 from tracing_tools import USDT, Tool, one_error, private, run_usdt, until, usdt
 
+from usdt.arch.unwinding import CPUS
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.elf.file import ElfFile
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.recording.blocks import DATA, MAGIC
@@ -369,4 +371,32 @@ def test_a_file_that_is_no_longer_the_same_gives_no_names(place: Path, tmp_path:
     assert {event["args"]["ustack"][0]["symbol"] for event in events(place)} == {"quick"}
     program.unlink()
     shutil.copy(build("default", "args"), program)  # another build ID
-    assert {event["args"]["ustack"][0]["symbol"] for event in events(place)} == {None}
+    shown = report(place, "--json")
+    tops = [json.loads(line)["args"]["ustack"][0] for line in shown.stdout.splitlines()]
+    assert {top["symbol"] for top in tops} == {None}
+    assert f"{program}: the recorded functions have no names: its build ID is" in shown.stderr
+
+
+@pytest.mark.parametrize("unwind", ["fp", *(["dwarf"] if KERNEL_MACHINE in CPUS else [])])
+def test_the_program_of_another_machine_in_a_directory(
+    place: Path, tmp_path: Path, unwind: str
+) -> None:
+    program = private(build("default", "loop"), tmp_path)
+    command = f"{program} -q -n 1"
+    words = ("--unwind", unwind, "loop:hit(ustack)", "-c", command)
+    done = run_usdt("record", "-o", place, *words)
+    assert done.returncode == 0, done.stderr
+    before = events(place)[0]["args"]["ustack"]
+    folder = tmp_path / "from there"
+    folder.mkdir()
+    program.rename(folder / "renamed")
+    shown = report(place, "--json", "--symbols", folder)
+    assert json.loads(shown.stdout)["args"]["ustack"] == before
+    assert "no names" not in shown.stderr
+
+
+def test_a_directory_of_symbols_that_is_not_there(place: Path) -> None:
+    done = run_usdt("record", "-o", place, "loop:hit", "-c", f"{build('default', 'loop')} -q -n 1")
+    assert done.returncode == 0, done.stderr
+    error = one_error(run_usdt("report", place, "--symbols", "/nowhere"), code=2)
+    assert error.endswith("--symbols /nowhere: no such directory")

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdt.engine.cli.options import lines_option, realtime_option
+from usdt.engine.cli.options import frame_options, realtime_option, symbol_options
 
 if TYPE_CHECKING:
     from usdt.engine.cli.report import ReportFormat
+    from usdt.engine.run.options import SymbolOptions
     from usdt.symbolize import Symbolizer
 
 __all__ = ("report",)
@@ -58,7 +59,7 @@ def _format_options(function: Any) -> Any:
     metavar="START END",
     help="With --chrome: show START and END as a span, besides x__start and x__done.",
 )
-@lines_option
+@frame_options
 @realtime_option
 @click.option("-o", "--output", metavar="FILE", help="Write results to FILE.")
 def report(file: str, **values: Any) -> int:
@@ -86,10 +87,12 @@ def report(file: str, **values: Any) -> int:
         values["lines"],
         values["realtime"],
     )
-    return run_report(file, options, _symbolizer)
+    symbols = symbol_options(values)
+    return run_report(file, options, lambda: _symbolizer(symbols))
 
 
-def _symbolizer() -> Symbolizer:
+def _symbolizer(options: SymbolOptions) -> Symbolizer:
     from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
+    from usdt.symbolize.build_id_files import BuildIdFiles  # noqa: PLC0415
 
-    return Symbolizer()
+    return Symbolizer(sources=BuildIdFiles(options.directories))

@@ -19,7 +19,10 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.elf.file import ElfFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    #: Yields further debug files with a build ID; the caller closes them.
+    Finder = Callable[[str], Iterator[ElfFile]]
 
 __all__ = ("DEBUG_ROOT", "build_id_path", "find", "find_by_build_id", "open_existing")
 
@@ -31,7 +34,11 @@ _MAX_DEBUG_FILE = 4 << 30  # bytes whose CRC is computed
 
 
 def find(
-    elf: ElfFile, *, roots: Sequence[str] = ("",), debug_root: str = DEBUG_ROOT
+    elf: ElfFile,
+    *,
+    roots: Sequence[str] = ("",),
+    debug_root: str = DEBUG_ROOT,
+    more: Finder | None = None,
 ) -> Iterator[ElfFile]:
     """Yield the separate debug files of a file, by build ID first; the caller closes them.
 
@@ -39,9 +46,12 @@ def find(
         elf: the file; its ``path`` is where the search for debug files starts.
         roots: directories that stand for "/", such as "/proc/PID/root"; "" is ours.
         debug_root: where systems keep debug files.
+        more: finds further files by build ID; it is asked last.
     """
     yield from find_by_build_id(elf, roots=roots, debug_root=debug_root)
     yield from _find_by_link(elf, roots, debug_root)
+    if more is not None and elf.build_id:
+        yield from more(elf.build_id)
 
 
 def find_by_build_id(

@@ -26,6 +26,7 @@ from usdt.elf.symbol_table import SymbolTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from usdt.elf.debug_files import Finder
     from usdt.elf.format import Section
     from usdt.elf.symbol_table import ElfSymbol
 
@@ -43,14 +44,21 @@ class SymbolTables:
         elf: the file; closed with this.
         roots: directories that stand for "/" when debug files are looked for: "" is ours.
         debug_root: where systems keep debug files.
+        more: finds further debug files by build ID.
     """
 
     def __init__(
-        self, elf: ElfFile, *, roots: Sequence[str] = ("",), debug_root: str = DEBUG_ROOT
+        self,
+        elf: ElfFile,
+        *,
+        roots: Sequence[str] = ("",),
+        debug_root: str = DEBUG_ROOT,
+        more: Finder | None = None,
     ) -> None:
         self.elf = elf
-        self._roots = tuple(roots)
-        self._debug_root = debug_root
+        self._find = functools.partial(
+            debug_files.find, elf, roots=tuple(roots), debug_root=debug_root, more=more
+        )
         self._richer: ElfFile | None = None
 
     def __enter__(self) -> Self:
@@ -88,8 +96,7 @@ class SymbolTables:
 
     def _find_richer(self) -> ElfFile | None:
         # A file with a .symtab that belongs to this one.
-        separate = debug_files.find(self.elf, roots=self._roots, debug_root=self._debug_root)
-        for elf in chain(separate, self._embedded()):
+        for elf in chain(self._find(), self._embedded()):
             if any(section.type == SHT_SYMTAB for section in _sections(elf)):
                 return elf
             elf.close()

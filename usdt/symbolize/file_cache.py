@@ -16,12 +16,16 @@ from usdt.symbolize.file_symbols import FileSymbols
 from usdt.symbolize.maps_history import MapsHistory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from usdt.procfs.mapped_files import MappedFile
+    from usdt.symbolize.build_id_files import BuildIdFiles
 
 __all__ = ("MAX_VDSO", "FileCache")
 
 MAX_VDSO = 1 << 18  # bytes
 _MAX_FILES = 1 << 12
+_MAX_REPORTED = 10  # recorded files that are missing and named in messages
 _MAX_RECORDED = 1 << 9  # files of recordings that are kept open
 
 _FileVersion = tuple[int, int, int, int]  # device, inode, size, time of change
@@ -32,10 +36,17 @@ class FileCache:
 
     Args:
         debug_root: the system's directory of debug files.
+        sources: finds further files by build ID.
+
+    Attributes:
+        notices: messages for the user; the caller removes them.
     """
 
-    def __init__(self, debug_root: str) -> None:
+    def __init__(self, debug_root: str, sources: BuildIdFiles) -> None:
+        self.notices = sources.notices
         self._debug_root = debug_root
+        self._sources = sources
+        self._missing = 0  # recorded files that were not found
         self._files: dict[_FileVersion, FileSymbols | None] = {}
         self._recorded: dict[tuple[str, str | None], FileSymbols | None] = {}
         self._vdso: dict[bytes, FileSymbols | None] = {}
@@ -65,15 +76,20 @@ class FileCache:
         if key not in self._files and len(self._files) < _MAX_FILES:
             roots = ("",) if _same_root(pid) else (f"/proc/{pid}/root", "")
             try:
-                self._files[key] = FileSymbols(path, name, roots=roots, debug_root=self._debug_root)
+                self._files[key] = self._symbols(path, name, roots)
             except ElfError:  # not a program: a font, a locale
                 self._files[key] = None
         return self._files.get(key)
 
-    def recorded(self, path: str, build_id: str | None) -> FileSymbols | None:
-        """Return the symbols of the file with a build ID: that at the path, or its debug file.
+    def _symbols(self, path: str, name: str, roots: Sequence[str] = ("",)) -> FileSymbols:
+        return FileSymbols(
+            path, name, roots=roots, debug_root=self._debug_root, sources=self._sources
+        )
 
-        None if neither has this build ID.
+    def recorded(self, path: str, build_id: str | None) -> FileSymbols | None:
+        """Return the symbols of the file with a build ID: that at the path, or another anywhere.
+
+        None if none has this build ID; then there is a notice.
         """
         key = (path, build_id)
         if key not in self._recorded:
@@ -85,18 +101,32 @@ class FileCache:
         return found
 
     def _find_recorded(self, path: str, build_id: str | None) -> FileSymbols | None:
-        paths = [path]
-        if build_id and build_id.isalnum():
-            paths.append(build_id_path(build_id, self._debug_root))
-        for candidate in paths:
+        if build_id is None:
+            self._miss(path, "it was recorded without a build ID, which would identify it")
+            return None
+        there = None
+        for candidate in (path, build_id_path(build_id, self._debug_root)):
             try:
-                file = FileSymbols(candidate, path, debug_root=self._debug_root)
+                file = self._symbols(candidate, path)
             except (ElfError, TargetError):
                 continue
-            if build_id is not None and file.build_id == build_id:
+            if file.build_id == build_id:
                 return file
+            there = there or file.build_id or "none"
             file.close()
+        for elf in self._sources.debug_files(build_id):
+            with elf:
+                return self._symbols(elf.path, path)
+        here = "no such file is here" if there is None else f"that of the file here is {there}"
+        self._miss(path, f"its build ID is {build_id}, and {here}; try --symbols DIR")
         return None
+
+    def _miss(self, path: str, why: str) -> None:
+        self._missing += 1
+        if self._missing < _MAX_REPORTED:
+            self.notices.append(f"{path}: the recorded functions have no names: {why}")
+        elif self._missing == _MAX_REPORTED:
+            self.notices.append("more recorded files are not here; their functions have no names")
 
     def vdso(self, image: bytes) -> FileSymbols | None:
         """Return the symbols of a vDSO; processes with the same image share them."""

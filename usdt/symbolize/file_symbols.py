@@ -17,6 +17,7 @@ from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.elf.file import ElfFile
 from usdt.elf.format import PT_LOAD
 from usdt.elf.symbol_tables import SymbolTables
+from usdt.symbolize.build_id_files import has_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from usdt.dwarf.lines.source_lines import SourceLines, SourceLocation
     from usdt.elf.format import Segment
     from usdt.elf.symbol_table import ElfSymbol
+    from usdt.symbolize.build_id_files import BuildIdFiles
     from usdt.unwind.frame_table import FrameTable
 
 __all__ = ("FileSymbols",)
@@ -39,6 +41,7 @@ class FileSymbols(Closeable):
         name: the file's name, for messages and for the search for debug files; None for ``path``.
         roots: directories to search debug files in, in place of "/"; "" is this process's root.
         debug_root: the system's directory of debug files.
+        sources: finds further files with the same build ID.
 
     Raises:
         ElfError: the file is not an ELF file, or damaged.
@@ -52,8 +55,9 @@ class FileSymbols(Closeable):
         *,
         roots: Sequence[str] = ("",),
         debug_root: str = DEBUG_ROOT,
+        sources: BuildIdFiles | None = None,
     ) -> None:
-        self._open(ElfFile(path, name=name), roots, debug_root)
+        self._open(ElfFile(path, name=name), roots, debug_root, sources)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Self:
@@ -66,9 +70,17 @@ class FileSymbols(Closeable):
         made._open(ElfFile.from_bytes(data, name), ("",), DEBUG_ROOT)  # noqa: SLF001
         return made
 
-    def _open(self, elf: ElfFile, roots: Sequence[str], debug_root: str) -> None:
+    def _open(
+        self,
+        elf: ElfFile,
+        roots: Sequence[str],
+        debug_root: str,
+        sources: BuildIdFiles | None = None,
+    ) -> None:
         self._elf = elf
-        self._symbols = SymbolTables(elf, roots=roots, debug_root=debug_root)
+        self._sources = sources
+        self._more = None if sources is None else sources.debug_files
+        self._symbols = SymbolTables(elf, roots=roots, debug_root=debug_root, more=self._more)
         self._roots = tuple(roots)
         self._debug_root = debug_root
 
@@ -79,6 +91,9 @@ class FileSymbols(Closeable):
             lines[0].close()
             if lines[0].elf is not self._elf:
                 lines[0].elf.close()
+        code = self.__dict__.pop("_code", self._elf)
+        if code is not self._elf:
+            code.close()
         self._symbols.close()
 
     @property
@@ -126,8 +141,15 @@ class FileSymbols(Closeable):
 
     def code(self, address: int, size: int) -> bytes:
         """Return instructions at a link-time address; b"" if there are none."""
-        offset = self._elf.offset_of(address, executable=True)
-        return b"" if offset is None else self._elf.bytes_at(offset, size)
+        offset = self._code.offset_of(address, executable=True)
+        return b"" if offset is None else self._code.bytes_at(offset, size)
+
+    @functools.cached_property
+    def _code(self) -> ElfFile:
+        # The file with instructions and unwind tables: a debug file has neither.
+        if self._sources is None or self._elf.build_id is None or has_code(self._elf):
+            return self._elf
+        return next(self._sources.programs(self._elf.build_id), self._elf)
 
     @functools.cached_property
     def frame_table(self) -> FrameTable | None:
@@ -138,7 +160,7 @@ class FileSymbols(Closeable):
         """
         from usdt.unwind.frame_table import FrameTable  # noqa: PLC0415 - only for user stacks
 
-        table = FrameTable(self._elf) if self._elf.bits == 64 else None
+        table = FrameTable(self._code) if self._elf.bits == 64 else None
         return table or None
 
     def locations(self, address: int) -> list[SourceLocation]:
@@ -162,7 +184,9 @@ class FileSymbols(Closeable):
         # The source lines, and the offset to add to addresses of this file.
         from usdt.dwarf.lines.source_lines import SourceLines, has_lines  # noqa: PLC0415 - only for --lines
 
-        separate = debug_files.find(self._elf, roots=self._roots, debug_root=self._debug_root)
+        separate = debug_files.find(
+            self._elf, roots=self._roots, debug_root=self._debug_root, more=self._more
+        )
         for elf in chain((self._elf,), separate):
             try:
                 found = has_lines(elf)

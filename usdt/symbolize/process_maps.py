@@ -64,7 +64,9 @@ class ProcessMaps:
         self.reported = False
         self._cache = cache
         self._files: dict[FileId, FileSymbols | None] = {}
-        self._file_ids: dict[FileId, str] = {}  # of a restored process
+        # Of a restored process:
+        self._file_ids: dict[FileId, str] = {}
+        self._recorded: dict[FileId, tuple[str, str | None]] = {}  # path and build ID
         self._read_at = 0.0
 
     @classmethod
@@ -93,8 +95,7 @@ class ProcessMaps:
             if build_id or size:
                 file = _VDSO if path == "[vdso]" else ((0, 0), inode)
                 made._file_ids[file] = build_id or f"{path}:{size}"
-        for (path, build_id), inode in inodes.items():
-            made._files[(0, 0), inode] = cache.recorded(path, build_id)
+        made._recorded = {((0, 0), inode): file for file, inode in inodes.items()}
         vdso = next((row[4] for row in rows if row[3] == "[vdso]"), None)
         made._files[_VDSO] = cache.own_vdso(vdso) if vdso else None
         for layer in _layers(mappings):
@@ -161,7 +162,12 @@ class ProcessMaps:
         """Return the symbols of a mapping's file; None if it has none, or it cannot be read."""
         if mapping.path == "[vdso]":
             return self._files.get(_VDSO)
-        return self._files.get((mapping.device, mapping.inode)) if mapping.inode else None
+        if not mapping.inode:
+            return None
+        file = mapping.device, mapping.inode
+        if file in self._recorded:  # looked for when it is first needed
+            self._files[file] = self._cache.recorded(*self._recorded.pop(file))
+        return self._files.get(file)
 
     def file_id(self, mapping: Mapping) -> str:
         """Return what identifies the file of a mapping; see :attr:`Frame.file_id`."""

@@ -25,6 +25,7 @@ from usdt.engine.language.tree import MAX_FRAMES
 from usdt.engine.output.frames import Frame, Stack
 from usdt.engine.output.stacks import PythonProcesses
 from usdt.procfs.process import processes
+from usdt.symbolize.build_id_files import BuildIdFiles
 from usdt.symbolize.file_cache import FileCache
 from usdt.symbolize.mmap_tracker import MmapTracker
 from usdt.symbolize.process_maps import ProcessMaps
@@ -54,6 +55,7 @@ class Symbolizer(Closeable):
             their mappings can be read. This needs CAP_PERFMON; without it, a message is added.
         lines: see the attribute.
         jit_map: True to let Java virtual machines write their perf maps.
+        sources: finds further files by build ID.
 
     Attributes:
         notices: messages for the user; the caller removes them.
@@ -68,11 +70,12 @@ class Symbolizer(Closeable):
         track_mappings: bool = False,
         lines: bool = False,
         jit_map: bool = False,
+        sources: BuildIdFiles | None = None,
     ) -> None:
-        self.notices: list[str] = []
+        self._cache = FileCache(debug_root, sources or BuildIdFiles())
+        self.notices = self._cache.notices
         self.lines = lines
         self._jit_map = jit_map
-        self._cache = FileCache(debug_root)
         self._processes: dict[int, ProcessMaps] = {}
         self._restored_size = 0
         self._ended = 0

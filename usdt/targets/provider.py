@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.run.options import TargetOptions, TraceOptions
+    from usdt.engine.run.options import SymbolOptions, TargetOptions, TraceOptions
     from usdt.engine.runtime.session import BpfSession
     from usdt.symbolize import Symbolizer
     from usdt.targets.spawn import StoppedCommand
@@ -49,15 +49,20 @@ class FileProbeProvider:
         tracer = Tracer(requests, targets, command, session, keys=options.keys)
         return stack.enter_context(tracer), command
 
-    def symbolizer(self, *, jit_map: bool = False) -> Symbolizer:
+    def symbolizer(
+        self, options: SymbolOptions | None = None, *, jit_map: bool = False
+    ) -> Symbolizer:
         """Return a symbolizer for addresses of running processes.
 
         Args:
+            options: where symbols come from.
             jit_map: let Java virtual machines write their perf maps.
         """
         from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
+        from usdt.symbolize.build_id_files import BuildIdFiles  # noqa: PLC0415
 
-        return Symbolizer(track_mappings=True, jit_map=jit_map)
+        sources = BuildIdFiles() if options is None else BuildIdFiles(options.directories)
+        return Symbolizer(track_mappings=True, jit_map=jit_map, sources=sources)
 
 
 PROVIDER = FileProbeProvider()

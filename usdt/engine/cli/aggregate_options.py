@@ -29,7 +29,7 @@ __all__ = (
 )
 
 #: Adds --by, --max-keys, --top, --sort, and --stack, --ustack, --kstack, --pystack,
-#: --folded and --lines.
+#: --folded, --lines and --symbols.
 group_options = combined(
     click.option(
         "--by",

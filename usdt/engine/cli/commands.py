@@ -166,7 +166,7 @@ def _span_options() -> Decorator:
         options.string_option,
         options.struct_option,
         options.stack_kinds,
-        options.lines_option,
+        options.frame_options,
         options.jit_map_option,
         options.unwind_options,
         options.buffer_option,

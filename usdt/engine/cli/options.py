@@ -5,6 +5,7 @@ This module imports nothing of the engine, so that ``--help`` is fast.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from usdt.engine.run.options import (
     TRACEFS,
     OutputOptions,
     RunOptions,
+    SymbolOptions,
     TargetOptions,
     TraceOptions,
     split_command,
@@ -46,8 +48,8 @@ __all__ = (
     "buffer_option",
     "combined",
     "duration_option",
+    "frame_options",
     "jit_map_option",
-    "lines_option",
     "method_option",
     "output_options",
     "parse_options",
@@ -60,6 +62,7 @@ __all__ = (
     "stop_options",
     "string_option",
     "struct_option",
+    "symbol_options",
     "target_options",
     "trace_options",
     "unwind_options",
@@ -143,8 +146,22 @@ def parse_options(
         values.get("lines", False),
         realtime=values.get("realtime", False),
         jit_map=values.get("jit_map", False),
+        symbols=symbol_options(values),
     )
     return CommandOptions(requests, targets, trace, run, output)
+
+
+def symbol_options(values: dict[str, Any]) -> SymbolOptions:
+    """Return the parsed options of :data:`frame_options`.
+
+    Raises:
+        click.UsageError: a directory does not exist.
+    """
+    directories = tuple(values.get("symbols", ()))
+    for directory in directories:
+        if not os.path.isdir(directory):  # noqa: PTH112 - text
+            raise click.UsageError(f"--symbols {directory}: no such directory")
+    return SymbolOptions(directories)
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -261,9 +278,17 @@ stack_kinds = combined(
     click.option("--pystack", is_flag=True, help="Record the Python functions of each hit."),
 )
 
-#: Adds --lines.
-lines_option = click.option(
-    "--lines", is_flag=True, help="Show source lines and inlined functions in user stacks."
+#: Adds --lines and --symbols.
+frame_options = combined(
+    click.option(
+        "--lines", is_flag=True, help="Show source lines and inlined functions in user stacks."
+    ),
+    click.option(
+        "--symbols",
+        multiple=True,
+        metavar="DIR",
+        help="Find programs, libraries and debug files in DIR, by build ID.",
+    ),
 )
 
 #: Adds --jit-map (``jit_map``).
@@ -273,10 +298,10 @@ jit_map_option = click.option(
     help="Let Java virtual machines (Java 17 or newer) name what they have compiled, in stacks.",
 )
 
-#: Adds --folded, which implies user stacks, --lines and --jit-map.
+#: Adds --folded, which implies user stacks, --lines, --symbols and --jit-map.
 stack_forms = combined(
     click.option("--folded", is_flag=True, help="Print each stack on one line, for flame graphs."),
-    lines_option,
+    frame_options,
     jit_map_option,
 )
 

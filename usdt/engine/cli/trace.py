@@ -84,8 +84,13 @@ def _check_tracefs(values: dict[str, Any]) -> None:
 
 
 def check_lines(options: CommandOptions, *, user_symbols: bool) -> None:
-    """Raise click.UsageError if --lines or --jit-map was given without user stacks or symbols."""
-    given = {"--lines": options.output.lines, "--jit-map": options.output.jit_map}
+    """Raise click.UsageError if an option for user stacks or symbols was given without any."""
+    output = options.output
+    given = {
+        "--lines": output.lines,
+        "--symbols": output.symbols.directories,
+        "--jit-map": output.jit_map,
+    }
     for option in [name for name, is_given in given.items() if is_given and not user_symbols]:
         raise click.UsageError(
             f"{option} needs user stacks: add --ustack, --folded or an item ustack"
@@ -94,7 +99,8 @@ def check_lines(options: CommandOptions, *, user_symbols: bool) -> None:
 
 def symbolizer(options: CommandOptions) -> Callable[[], Symbolizer]:
     """Return what makes a symbolizer for stacks and addresses of processes."""
-    return lambda: target_provider().symbolizer(jit_map=options.output.jit_map)
+    output = options.output
+    return lambda: target_provider().symbolizer(output.symbols, jit_map=output.jit_map)
 
 
 class PrintJob:

@@ -246,19 +246,22 @@ class _Restored:
         if self._symbols is None or pid not in self._known:
             return [Frame(address) for address in addresses]
         found = self._symbols.frames(pid, addresses)
-        self.notices += self._symbols.notices
-        self._symbols.notices.clear()
+        self._take_notices(self._symbols)
         return found
 
     def unwind(self, pid: int, machine: str, registers: bytes, stack: bytes) -> Stack:
         if self._symbols is None or pid not in self._known:
             return Stack((), "the mappings of the process were not recorded")
-        return self._symbols.unwind(pid, machine, registers, stack)
+        found = self._symbols.unwind(pid, machine, registers, stack)
+        self._take_notices(self._symbols)
+        return found
 
     def frame(self, pid: int, address: int) -> Frame:
         if self._symbols is None or pid not in self._known:
             return Frame(address)
-        return self._symbols.frame(pid, address)
+        found = self._symbols.frame(pid, address)
+        self._take_notices(self._symbols)
+        return found
 
     def python_processes(self, _pids: Sequence[int]) -> PythonProcesses:
         raise TracingError("a recording has no programs")
@@ -271,6 +274,10 @@ class _Restored:
     def close(self) -> None:
         if self._symbols is not None:
             self._symbols.close()
+
+    def _take_notices(self, symbols: Snapshots) -> None:
+        self.notices += symbols.notices
+        symbols.notices.clear()
 
     def _note(self, text: str) -> None:
         if text not in self.notices:

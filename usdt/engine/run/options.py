@@ -31,6 +31,7 @@ __all__ = (
     "AggregateOptions",
     "OutputOptions",
     "RunOptions",
+    "SymbolOptions",
     "TargetOptions",
     "TraceOptions",
     "ring_buffer_size",
@@ -117,6 +118,17 @@ class RunOptions:
 
 
 @frozen
+class SymbolOptions:
+    """Where symbols come from, besides the files themselves and the system's debug files.
+
+    Attributes:
+        directories: directories in which files are found by build ID.
+    """
+
+    directories: tuple[str, ...] = ()
+
+
+@frozen
 class OutputOptions:
     """The destination and the format of results.
 
@@ -128,6 +140,7 @@ class OutputOptions:
         private: create the file for its owner only.
         realtime: write dates and times as ISO 8601.
         jit_map: let Java virtual machines write their perf maps, for names in user stacks.
+        symbols: where symbols of user stacks come from.
     """
 
     path: str | None = None
@@ -137,6 +150,7 @@ class OutputOptions:
     private: bool = False
     realtime: bool = False
     jit_map: bool = False
+    symbols: SymbolOptions = SymbolOptions()
 
 
 @frozen

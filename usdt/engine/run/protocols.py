@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.recording.processes import Snapshots
-    from usdt.engine.run.options import TargetOptions, TraceOptions
+    from usdt.engine.run.options import SymbolOptions, TargetOptions, TraceOptions
     from usdt.engine.runtime.session import BpfSession, Lost
 
     class Symbolizer(UserSymbols, Snapshots, Protocol):
@@ -90,10 +90,13 @@ class TargetProvider(Protocol):
             The traced processes, and the started command, if there is one.
         """
 
-    def symbolizer(self, *, jit_map: bool = False) -> Symbolizer:
+    def symbolizer(
+        self, options: SymbolOptions | None = None, *, jit_map: bool = False
+    ) -> Symbolizer:
         """Return a symbolizer for addresses of running processes.
 
         Args:
+            options: where symbols come from.
             jit_map: let JIT compilers that can be asked name the functions that they have compiled.
         """
 
