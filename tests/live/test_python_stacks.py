@@ -172,3 +172,21 @@ def test_hits_without_a_python_stack_are_counted_with_the_reason() -> None:
     done = run_usdt("count", "-c", command, "syscall:kill", "--by", "pystack")
     assert "(no frames: not a Python process)" in done.stdout
     assert done.stdout.splitlines()[1].split() == ["2", "syscall:kill"]
+
+
+def test_a_recording_names_the_functions_of_a_process_that_is_gone(tmp_path: Path) -> None:
+    program = written(tmp_path, _CALLERS)
+    recording = tmp_path / "calls.rec"
+    with running(PYTHONS[0], program) as (pid, _):
+        words = ("-n", 6, "-p", pid, "--pystack")
+        done = run_usdt("record", "-o", recording, *words, "syscall:getppid")
+        assert done.returncode == 0, done.stderr
+    program.unlink()
+    report = run_usdt("report", "--json", recording)
+    stacks = [json.loads(line)["args"]["pystack"] for line in report.stdout.splitlines()]
+    assert {shown(stack)[0] for stack in stacks} == {("often", 5), ("often", 6), ("once", 9)}
+    folded = run_usdt("report", "--format", "folded", recording).stdout
+    assert "<module> (program.py:14);once (program.py:9) 2" in folded
+    reasons = tmp_path / "none.rec"
+    run_usdt("record", "-o", reasons, "-c", "sh -c 'kill -0 $$'", "--pystack", "syscall:kill")
+    assert "?(no frames: not a Python process)" in run_usdt("report", reasons).stdout

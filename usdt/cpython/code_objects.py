@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
 from usdt.cpython.location_table import line_of
+from usdt.cpython.stack_record import CodeKey
 
 if TYPE_CHECKING:
     from usdt.cpython.layouts import Layout
-    from usdt.cpython.stack_record import CodeKey
 
 __all__ = (
     "COPY_SIZE",
@@ -29,6 +29,7 @@ __all__ = (
     "bytes_of",
     "copy_key",
     "decode_copy",
+    "key_of_copy",
     "text_of",
     "wanted_size",
 )
@@ -73,6 +74,12 @@ class CodeObject:
 def copy_key(pid: int, key: CodeKey) -> bytes:
     """Return the key of a program's copy of a code object."""
     return struct.pack("=IIQQ", pid, key.first_line, key.address, key.line_table)
+
+
+def key_of_copy(data: bytes) -> tuple[int, CodeKey]:
+    """Return the process and the code object of a key of :func:`copy_key`."""
+    pid, first_line, address, line_table = struct.unpack("=IIQQ", data)
+    return pid, CodeKey(address, line_table, first_line)
 
 
 def decode_copy(copy: bytes, key: CodeKey, layout: Layout) -> CodeObject | None:

@@ -7,11 +7,11 @@ process, and of functions that are gone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError, TargetError
-from usdt.cpython.code_objects import copy_key
+from usdt.cpython.code_objects import copy_key, key_of_copy
 from usdt.cpython.layouts import Unsupported
 from usdt.cpython.stack_record import IDLE, NO_THREAD, NOT_KNOWN, UNREADABLE, ending, slots_in
 from usdt.engine.compiler.codegen.python_stack import CODES, PYTHON_MAPS, RUNTIMES
@@ -19,6 +19,7 @@ from usdt.engine.output.frames import Frame, Stack
 from usdt.procfs.mapped_files import mapped_file
 from usdt.procfs.maps import read_maps
 from usdt.symbolize.python_process import PythonProcess, may_be_python
+from usdt.symbolize.python_snapshots import checked_snapshot, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +34,7 @@ __all__ = ("PythonStacks",)
 
 _MAX_PROCESSES = 1 << 14
 _MAX_CODES = 1 << 16
+_CODES_PER_SNAPSHOT = 256
 _NOT_PYTHON = "not a Python process"
 _WHY = {
     NO_THREAD: "the thread is unknown to Python",
@@ -53,6 +55,8 @@ class PythonStacks(Closeable):
         self.maps: dict[str, Map] = {}
         self._processes: dict[int, PythonProcess | str] = {}
         self._codes: dict[tuple[int, CodeKey], CodeObject | None] = {}
+        self._told: set[tuple[int, CodeKey | str]] = set()  # what a recording has
+        self._restored = 0  # code objects from a recording
 
     def open(self) -> dict[str, Map]:
         """Return the maps that programs use, by name; make them at the first call."""
@@ -65,6 +69,11 @@ class PythonStacks(Closeable):
         for made in self.maps.values():
             made.close()
         self.maps = {}
+
+    def observe(self, pid: int, *, changed: bool) -> None:
+        """Let programs know a process that they do not know, or that has changed."""
+        if changed or pid not in self._processes:
+            self.examine(pid)
 
     def examine(self, pid: int) -> None:
         """Let programs know a process, if it runs Python."""
@@ -155,7 +164,7 @@ class PythonStacks(Closeable):
     def _code(self, pid: int, key: CodeKey) -> CodeObject | None:
         known = (pid, key)
         if known not in self._codes:
-            if len(self._codes) >= _MAX_CODES:
+            if len(self._codes) >= 2 * _MAX_CODES:
                 self._codes.clear()
             process = self._processes.get(pid)
             found = None
@@ -164,6 +173,46 @@ class PythonStacks(Closeable):
                 found = process.code(key, copy)
             self._codes[known] = found
         return self._codes[known]
+
+    # ------------------------------------------------------------ recordings
+
+    def snapshots(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return what a recording must have of processes, if it is new, for :meth:`restore`."""
+        told: list[tuple[int, dict[str, Any]]] = []
+        new: dict[int, dict[CodeKey, CodeObject]] = {}
+        for data in self.maps[CODES].keys() if self.maps else ():
+            pid, key = key_of_copy(data)
+            process = self._processes.get(pid)
+            if (pid, key) in self._told or not isinstance(process, PythonProcess):
+                continue
+            found = process.code(key, self.maps[CODES].get(data))
+            if found is not None:
+                self._told.add((pid, key))
+                codes = new.setdefault(pid, {})
+                codes[key] = found
+                if len(codes) >= _CODES_PER_SNAPSHOT:
+                    told.append((pid, snapshot_of(new.pop(pid))))
+        told += [(pid, snapshot_of(codes)) for pid, codes in new.items()]
+        for pid, reason in self._processes.items():
+            if isinstance(reason, str) and (pid, reason) not in self._told:
+                self._told.add((pid, reason))
+                told.append((pid, snapshot_of({}, reason)))
+        return told
+
+    def restore(self, pid: int, snapshot: object) -> None:
+        """Add what :meth:`snapshots` has returned of a process.
+
+        Raises:
+            ValueError: ``snapshot`` is malformed.
+        """
+        reason, found = checked_snapshot(snapshot)
+        self._restored += len(found)
+        if self._restored > _MAX_CODES:  # of a hostile recording
+            self._codes.clear()
+            self._restored = len(found)
+        self._codes.update(((pid, key), code) for key, code in found.items())
+        if reason:
+            self._processes[pid] = reason
 
 
 def _candidates(pid: int) -> Iterator[Mapping]:

@@ -101,6 +101,8 @@ class Symbolizer(Closeable):
         self.look()
         process = self._process(pid)
         changed = self._refresh(process)
+        if self._python is not None:
+            self._python.observe(pid, changed=changed)
         return self._request_map(process) or changed
 
     def renew_maps(self) -> set[int]:
@@ -174,6 +176,18 @@ class Symbolizer(Closeable):
     def python_stack(self, pid: int, data: bytes, length: int, order: str = "=") -> Stack:
         """Return a Python stack; see :meth:`usdt.symbolize.python_stacks.PythonStacks.stack`."""
         return self._python_stacks().stack(pid, data, length, order)
+
+    def python_snapshots(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return processes with what Python stacks need and was not returned before."""
+        return self._python_stacks().snapshots()
+
+    def restore_python(self, pid: int, snapshot: object) -> None:
+        """Add what python_snapshots() has returned of a process.
+
+        Raises:
+            ValueError: ``snapshot`` is malformed.
+        """
+        self._python_stacks().restore(pid, snapshot)
 
     def _python_stacks(self) -> PythonStacks:
         if self._python is None:

@@ -12,13 +12,13 @@ import pytest
 from planning import plan
 from recordings import header, make, read, record
 
-from usdt.engine.compiler.record.columns import SymbolKind
+from usdt.engine.compiler.record.columns import SymbolKind, stack_column
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.frames import Frame
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.recording import processes
-from usdt.engine.recording.blocks import KSYM, MAPS, Block, RecordingError, read_block
+from usdt.engine.recording.blocks import KSYM, MAPS, PYTHON, Block, RecordingError, read_block
 from usdt.engine.recording.description import dump
 from usdt.engine.recording.processes import (
     ProcessSnapshots,
@@ -131,6 +131,29 @@ def test_a_snapshot_too_large_for_a_block_keeps_the_files(monkeypatch: pytest.Mo
     assert found == dump({"pid": 7, "snapshot": {"mappings": [], "perf_map": ""}})
 
 
+def _python(codes: str) -> Block:
+    snapshot = f'{{"pid": 1, "snapshot": {{"reason": "", "codes": {codes}}}}}'
+    return Block(PYTHON, snapshot.encode())
+
+
+def test_python_functions_of_a_recording() -> None:
+    column = stack_column(StackKind.PYTHON)
+    slot = struct.pack("<QQII", 1, 2, 4, 3)
+    with taken(_python('[[1, 2, 3, "f", "a.py", "8a"], [1, 2, 4, "g", "b.py", "zz"]]')) as stacks:
+        for data, text in (
+            (slot, "\n        f (a.py:3)"),
+            # the table ends before the instruction
+            (struct.pack("<QQII", 1, 2, 6, 3), "\n        f (a.py:?)"),
+            (struct.pack("<QQII", 1, 2, (1 << 24) - 2, 3), "\n        f (a.py:3)"),
+            (struct.pack("<QQII", 1, 2, 0, 4), "\n        g (b.py:?)"),
+            (struct.pack("<QQII", 9, 2, 0, 4), "\n        0x9 [python]"),
+            (bytes(24), "?(no frames: the thread runs no Python function)"),
+        ):
+            assert stacks.text(column, 1, data, len(data)) == text
+        cut = stacks.text(column, 1, slot, 24 + 1)
+        assert cut.endswith("\n        (the stack has more frames)")
+
+
 @pytest.mark.parametrize(
     "block",
     [
@@ -139,6 +162,11 @@ def test_a_snapshot_too_large_for_a_block_keeps_the_files(monkeypatch: pytest.Mo
         pytest.param(Block(MAPS, b'{"pid": 1}'), id="no mappings"),
         pytest.param(Block(MAPS, b'{"pid": 1, "snapshot": [1]}'), id="a list of mappings"),
         pytest.param(Block(MAPS, b'{"pid": 1, "snapshot": {"mappings": [[1]]}}'), id="no mapping"),
+        pytest.param(Block(PYTHON, b"{}"), id="no Python process"),
+        pytest.param(Block(PYTHON, b'{"pid": 1}'), id="no code objects"),
+        pytest.param(_python("[[1]]"), id="no code object"),
+        pytest.param(_python('[[1, 2, -3, "", "", ""]]'), id="a negative line"),
+        pytest.param(_python('[[1, 2, 3, "", "", 4]]'), id="a line table that is a number"),
     ],
 )
 def test_damaged_notes(block: Block) -> None:

@@ -40,6 +40,8 @@ __all__ = (
     "MAPS",
     "MAX_CONTENT",
     "MAX_DESCRIPTIONS",
+    "PYTHON",
+    "SYMBOLS",
     "VARIANT",
     "VERSION",
     "Block",
@@ -63,11 +65,14 @@ VARIANT = b"CASE"  # JSON: probes and their records' layouts, before the first o
 FILE = b"FILE"  # JSON: traced files and their build IDs
 MAPS = b"MAPS"  # JSON: the mappings of a process, for the symbols of its stacks
 KSYM = b"KSYM"  # the kernel's symbols, compressed by zlib: lines as in /proc/kallsyms
+PYTHON = b"PYCO"  # JSON: code objects of a process, for the frames of its Python stacks
 DATA = b"DATA"  # records as they were in the ring buffer
 END = b"END\0"  # JSON: losses; the last block
 
 _HEADER = struct.Struct("<4sIIIII")
-_KINDS = frozenset({HEAD, VARIANT, FILE, MAPS, KSYM, DATA, END})
+_KINDS = frozenset({HEAD, VARIANT, FILE, MAPS, KSYM, PYTHON, DATA, END})
+#: The kinds that symbols come from.
+SYMBOLS = (MAPS, KSYM, PYTHON)
 
 
 class RecordingError(TracingError, ValueError):

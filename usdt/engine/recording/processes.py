@@ -26,7 +26,15 @@ from usdt.engine.language.tree import StackKind
 from usdt.engine.output.frames import Frame, Stack
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver
-from usdt.engine.recording.blocks import KSYM, MAPS, MAX_CONTENT, Block, RecordingError, frame
+from usdt.engine.recording.blocks import (
+    KSYM,
+    MAPS,
+    MAX_CONTENT,
+    PYTHON,
+    Block,
+    RecordingError,
+    frame,
+)
 from usdt.engine.recording.description import dump, load
 
 if TYPE_CHECKING:
@@ -93,6 +101,16 @@ class Snapshots(Protocol):
     def python_stack(self, pid: int, data: bytes, length: int, order: str) -> Stack:
         """Return a Python stack, from the slots of a record and the number before them."""
 
+    def python_snapshots(self) -> Iterable[tuple[int, dict[str, Any]]]:
+        """Return processes with what Python stacks need and was not returned before."""
+
+    def restore_python(self, pid: int, snapshot: object) -> None:
+        """Add what python_snapshots() has returned of a process.
+
+        Raises:
+            ValueError: the object is not valid.
+        """
+
     def close(self) -> None:
         """Free all resources."""
 
@@ -153,6 +171,7 @@ class ProcessSnapshots:
     def __init__(self, symbols: Callable[[], Snapshots]) -> None:
         self._make = symbols
         self._symbols: Snapshots | None = None
+        self._python = False  # whether Python stacks are recorded
         self._changed: set[int] = set()
         # PID → (earliest time of the next snapshot, seconds from it to the following one)
         self._due: dict[int, tuple[float, float]] = {}
@@ -170,6 +189,7 @@ class ProcessSnapshots:
         """Let programs that record Python stacks know the Python processes."""
         if self._symbols is None:
             self._symbols = self._make()
+        self._python = True
         return self._symbols.python_processes(pids)
 
     def blocks(self, *, final: bool = False) -> Iterator[bytes]:
@@ -177,6 +197,9 @@ class ProcessSnapshots:
         now = time.monotonic()
         if final and self._symbols is not None:
             self._changed |= self._symbols.renew_maps() & self._due.keys()
+        if self._python and self._symbols is not None:
+            for pid, snapshot in self._symbols.python_snapshots():
+                yield frame(Block(PYTHON, dump({"pid": pid, "snapshot": snapshot})))
         for pid in sorted(self._changed):
             due, pause = self._due[pid]
             if (final or now >= due) and self._symbols is not None:
@@ -266,8 +289,20 @@ class _Restored:
     def python_processes(self, _pids: Sequence[int]) -> PythonProcesses:
         raise TracingError("a recording has no programs")
 
+    def restore_python(self, data: dict[str, Any]) -> None:
+        pid = data.get("pid")
+        if not isinstance(pid, int):
+            raise RecordingError("code objects of no process")
+        if self._symbols is None:
+            self._symbols = self._make()
+            self._symbols.lines = self.lines
+        try:
+            self._symbols.restore_python(pid, data.get("snapshot"))
+        except ValueError as err:
+            raise RecordingError(str(err)) from err
+
     def python_stack(self, pid: int, data: bytes, length: int, order: str) -> Stack:
-        if self._symbols is None or pid not in self._known:
+        if self._symbols is None:
             return Stack((), "the Python functions of the process were not recorded")
         return self._symbols.python_stack(pid, data, length, order)
 
@@ -309,13 +344,15 @@ class RecordedStacks(StackResolver):
         super().__init__(lambda: self._restored, order=order, machine=machine, lines=lines)
 
     def take(self, block: Block) -> None:
-        """Restore a block of kind MAPS or KSYM.
+        """Restore a block of kind MAPS, KSYM or PYTHON.
 
         Raises:
             RecordingError: the block is damaged.
         """
         if block.kind == MAPS:
             self._restored.restore(load(block.content), len(block.content))
+        elif block.kind == PYTHON:
+            self._restored.restore_python(load(block.content))
         elif block.kind == KSYM:
             self._compressed = block.content
             self._kernel = None

@@ -15,10 +15,9 @@ from usdt.engine.recording.blocks import (
     END,
     FILE,
     HEAD,
-    KSYM,
     MAGIC,
-    MAPS,
     MAX_DESCRIPTIONS,
+    SYMBOLS,
     VARIANT,
     Block,
     CutError,
@@ -125,7 +124,7 @@ class Reader(Closeable):
                     yield from decoder.batches(block.content)
                 except BadRecord as err:
                     raise self._damaged(err) from err
-            elif block.kind in (MAPS, KSYM) and stacks is not None:
+            elif block.kind in SYMBOLS and stacks is not None:
                 try:
                     stacks.take(block)
                 except RecordingError as err:
@@ -200,7 +199,7 @@ class Reader(Closeable):
             if not skip_data and self._tally(block.content) != (len(block.content), block.records):
                 raise RecordingError(f"a block does not hold its {block.records} records")
             return
-        if block.kind in (MAPS, KSYM):
+        if block.kind in SYMBOLS:
             return
         self._described += len(block.content)
         if self._described > MAX_DESCRIPTIONS:
