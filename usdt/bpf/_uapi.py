@@ -80,6 +80,7 @@ class Command(enum.IntEnum):
     OBJ_GET = 7
     OBJ_GET_INFO_BY_FD = 15
     RAW_TRACEPOINT_OPEN = 17
+    BTF_LOAD = 18
     BTF_GET_FD_BY_ID = 19
     BTF_GET_NEXT_ID = 23
     MAP_LOOKUP_BATCH = 24
@@ -151,3 +152,4 @@ class Helper(enum.IntEnum):
     GET_CURRENT_TASK_BTF = 158
     GET_ATTACH_COOKIE = 174
     TASK_PT_REGS = 175
+    LOOP = 181

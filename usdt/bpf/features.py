@@ -15,7 +15,7 @@ from usdt.base.errors import NotSupported, SyscallError, VerifierError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, ENOTSUPP, AttachType, Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import Assembler
-from usdt.bpf.asm.insn import R0, R1, R6, R10
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10
 from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_tracing
 from usdt.bpf.link import UprobeMethod, probe_pmu, takes_uprobe_multi
 from usdt.bpf.maps import MapSpec
@@ -32,6 +32,7 @@ __all__ = (
     "have_fetching_atomics",
     "have_kprobe_multi",
     "have_kprobes",
+    "have_loops",
     "have_raw_cookies",
     "have_ringbuf",
     "have_sleepable_uprobes",
@@ -93,6 +94,26 @@ def have_task_pt_regs() -> bool:
     asm.mov(R0, 0)
     asm.exit()
     return _loads(ProgramSpec(asm.assemble(), ProgType.KPROBE, AttachType.NONE, 0, "probe"))
+
+
+@functools.cache
+def have_loops() -> bool:
+    """bpf_loop(). Linux 5.17, commit e6f2dd0f8067."""
+
+    def leave(asm: Assembler) -> None:
+        asm.mov(R0, 1)
+        asm.exit()
+
+    asm = Assembler()
+    asm.function("step", leave)
+    asm.mov(R1, 1)
+    asm.load_function(R2, "step")
+    asm.mov(R3, 0)
+    asm.mov(R4, 0)
+    asm.call(Helper.LOOP)
+    asm.mov(R0, 0)
+    asm.exit()
+    return _loads(ProgramSpec(asm.assemble(), name="probe"))
 
 
 @functools.cache

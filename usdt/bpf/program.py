@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
 import struct
+import sys
 from typing import TYPE_CHECKING, Self
 
 from usdt.base.closeable import FD, Closeable
@@ -28,7 +31,8 @@ _NO_JIT = (
     " sysctl -w net.core.bpf_jit_enable=0"
 )
 _LAYOUT = "IIPPIIPII16sII"
-_TRACED = "IIQIIQIII4x"  # prog_btf_fd … line_info_cnt, attach_btf_id, attach_btf_obj_fd
+_TRACED = "IIPIIQIII4x"  # prog_btf_fd … line_info_cnt, attach_btf_id, attach_btf_obj_fd
+_FUNCTION = struct.Struct("=II")  # struct bpf_func_info: insn_off, type_id
 
 
 @frozen
@@ -86,8 +90,25 @@ class ProgramSpec:
             raise VerifierError(number, text) from err
 
     def _load(self, insns: bytes, log: bytearray | None) -> int:
+        with contextlib.ExitStack() as stack:
+            about = self._functions(stack) if self.code.functions else (0, 0, None, 0)
+            return self._call(insns, log, about)
+
+    def _functions(self, stack: contextlib.ExitStack) -> tuple[int, int, bytes, int]:
+        # The types of the program and of the functions that helpers call: the kernel asks for them.
+        types, number = _function_types()
+        fd = FD(bpf(Command.BTF_LOAD, "PPIII", types, None, len(types), 0, 0))
+        stack.callback(fd.close)
+        starts = (0, *self.code.functions)
+        rows = b"".join(_FUNCTION.pack(start, number) for start in starts)
+        return fd.fileno(), _FUNCTION.size, rows, len(starts)
+
+    def _call(
+        self, insns: bytes, log: bytearray | None, about: tuple[int, int, bytes | None, int]
+    ) -> int:
         name = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in self.name)
-        traced = (0, 0, 0, 0, 0, 0, 0, self.function, self.module) if self.function else ()
+        more = self.function or self.code.functions
+        traced = (*about, 0, 0, 0, self.function, self.module) if more else ()
         return bpf(
             Command.PROG_LOAD,
             _LAYOUT + (_TRACED if traced else ""),
@@ -96,6 +117,20 @@ class ProgramSpec:
             *(name.encode()[:15], 0, self.attach_type),
             *traced,
         )
+
+
+@functools.cache
+def _function_types() -> tuple[bytes, int]:
+    # BTF with a static function of a number and a pointer that returns a number; and its ID.
+    from usdt.btf.format import Encoding, Kind  # noqa: PLC0415 - rarely needed
+    from usdt.btf.writer import BtfWriter  # noqa: PLC0415
+
+    types = BtfWriter(sys.byteorder)
+    number = types.integer("int", 4, Encoding.SIGNED)
+    wide = types.integer("u64", 8)
+    prototype = types.prototype(number, [("index", wide), ("context", types.pointer(0))])
+    function = types.record(Kind.FUNC, "step", prototype)
+    return types.data(), function
 
 
 class Program(Closeable):

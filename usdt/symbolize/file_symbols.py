@@ -22,6 +22,7 @@ from usdt.symbolize.build_id_files import has_code
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.arch.unwind_rows import CompactTable
     from usdt.dwarf.lines.source_lines import SourceLines, SourceLocation
     from usdt.elf.format import Segment
     from usdt.elf.symbol_table import ElfSymbol
@@ -162,6 +163,13 @@ class FileSymbols(Closeable):
 
         table = FrameTable(self._code) if self._elf.bits == 64 else None
         return table or None
+
+    @functools.cached_property
+    def compact_table(self) -> CompactTable | None:
+        """The unwind table as programs in the kernel read it; None if there is none."""
+        from usdt.unwind.compact import table_of  # noqa: PLC0415 - only for user stacks
+
+        return table_of(self._elf)
 
     def locations(self, address: int) -> list[SourceLocation]:
         """Return the source locations of a link-time address: inlined functions first."""

@@ -40,12 +40,14 @@ class MmapTracker:
         notices: messages for the user about missing mappings.
         mapped: processes that have mapped files since the last call of :meth:`update`.
         forked: (process, parent) of the processes that have begun since then.
+        changed: the processes whose mappings have changed; the caller removes them.
     """
 
     def __init__(self, opener: Callable[[MappedFile, int], FileSymbols | None]) -> None:
         self.notices: list[str] = []
         self.mapped: set[int] = set()
         self.forked: list[tuple[int, int]] = []
+        self.changed: set[int] = set()
         self._opener = opener
         self._mappings: dict[int, list[MappedSymbols]] = {}
         self._parents: dict[int, int] = {}
@@ -68,6 +70,8 @@ class MmapTracker:
         self.mapped.clear()
         self.forked.clear()
         for record in self._records.take() if self._records is not None else ():
+            if not isinstance(record, LostRecord) and len(self.changed) < _MAX_PROCESSES:
+                self.changed.add(record.pid)
             if isinstance(record, ExecRecord):
                 executed.add(record.pid)
                 self.mapped.discard(record.pid)

@@ -11,6 +11,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from usdt.arch.unwind_rows import CodeRange
 from usdt.base.errors import TargetError
 from usdt.procfs.mapped_files import mapped_files
 from usdt.procfs.maps import Mapping
@@ -19,6 +20,7 @@ from usdt.runtimes.jit_maps import JavaProcess
 from usdt.symbolize.file_cache import MAX_VDSO
 from usdt.symbolize.maps_history import MAX_GENERATIONS, MapsHistory
 from usdt.symbolize.perfmap import PerfMap
+from usdt.unwind.unwinder import RETURN_PROBES
 
 if TYPE_CHECKING:
     from usdt.engine.output.frames import Frame
@@ -113,13 +115,14 @@ class ProcessMaps:
             if file is not None:
                 file.close()
 
-    def refresh(self) -> bool:
+    def refresh(self, *, at_once: bool = False) -> bool:
         """Read the process again; return True if anything has changed.
 
-        Newly mapped files are opened at once, before they disappear.
+        This reads at most once in 50 ms, unless it is wanted ``at_once``. Newly mapped files are
+        opened at once, before they disappear.
         """
         now = time.monotonic()
-        if self.restored or now - self._read_at < _REFRESH_INTERVAL:
+        if self.restored or (now - self._read_at < _REFRESH_INTERVAL and not at_once):
             return False
         self._read_at = now
         changed = self.history.refresh()
@@ -176,6 +179,18 @@ class ProcessMaps:
             return "" if file is None else file.file_id
         vdso = mapping.path == "[vdso]"
         return self._file_ids.get(_VDSO if vdso else (mapping.device, mapping.inode), "")
+
+    def code(self) -> list[CodeRange]:
+        """Return the current executable mappings, with their unwind tables."""
+        found = []
+        for one in self.history.mappings if self.history.alive else ():
+            if not one.executable or one.start >> 63:  # [vsyscall] is above all programs
+                continue
+            file = self.symbols(one)
+            table = None if file is None else file.compact_table
+            bias = 0 if file is None else one.start - file.address_of(one.offset)
+            found.append(CodeRange(one.start, one.end, bias, table, one.path == RETURN_PROBES))
+        return found
 
     def executable(self) -> list[MappedSymbols]:
         """Return the current and earlier executable mappings, the latest last."""

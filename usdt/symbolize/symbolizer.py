@@ -32,7 +32,9 @@ from usdt.symbolize.process_maps import ProcessMaps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
+    from usdt.arch.unwind_rows import CodeRange
     from usdt.procfs.maps import Mapping
     from usdt.symbolize.file_symbols import FileSymbols
     from usdt.symbolize.process_maps import MappedSymbols
@@ -111,11 +113,13 @@ class Symbolizer(Closeable):
             pid for pid, process in self._processes.items() if self._request_map(process, now=True)
         }
 
-    def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
+    def frames(
+        self, pid: int, addresses: Sequence[int], exact: AbstractSet[int] = frozenset((0,))
+    ) -> list[Frame]:
         """Return the frames of a stack, given innermost first.
 
-        All addresses but the first are return addresses. With ``lines``, there may be more frames
-        than addresses: see :class:`Frame`.
+        All addresses are return addresses, but those at the positions ``exact``. With ``lines``,
+        there may be more frames than addresses: see :class:`Frame`.
         """
         process = self._current(pid)
         if any(is_jit_code(process.history.find(address)) for address in addresses):
@@ -123,7 +127,7 @@ class Symbolizer(Closeable):
         return [
             frame
             for depth, address in enumerate(addresses)
-            for frame in self._frames(process, address, address - 1 if depth else address)
+            for frame in self._frames(process, address, address if depth in exact else address - 1)
         ]
 
     def frame(self, pid: int, address: int) -> Frame:
@@ -149,16 +153,23 @@ class Symbolizer(Closeable):
         process = self._current(pid)
         code = ProcessCode(functools.partial(self._locate, process))
         found = unwind(thread, code, max_frames=MAX_FRAMES)
-        frames = [
-            frame
-            for depth, address in enumerate(found.addresses)
-            for frame in self._frames(
-                process, address, address if depth in found.exact else address - 1
-            )
-        ]
         if found.reason and is_jit_code(process.history.find(found.addresses[-1])):
             process.java.suggest_frame_pointers()
-        return Stack(frames, found.reason)
+        return Stack(self.frames(pid, found.addresses, found.exact), found.reason)
+
+    def code(self, pid: int) -> list[CodeRange]:
+        """Return the executable mappings of a process now, with their unwind tables."""
+        process = self._process(pid)
+        process.refresh(at_once=True)
+        return process.code()
+
+    def take_changed(self) -> set[int] | None:
+        """Return the processes whose mappings have changed since the last call; None: unknown."""
+        if self._tracker is None:
+            return None
+        self.look()
+        found, self._tracker.changed = self._tracker.changed, set()
+        return found
 
     def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
         """Let programs know the Python processes, now and later.

@@ -8,6 +8,8 @@ the entries of functions on stacks are read.
 from __future__ import annotations
 
 import bisect
+import contextlib
+import struct
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from usdt.elf.file import ElfFile
     from usdt.unwind.rules import Row
 
-__all__ = ("FrameTable",)
+__all__ = ("FrameTable", "Function")
 
 _MAX_ENTRY = 1 << 20  # bytes of one entry
 _MAX_FUNCTIONS = 4 << 20
@@ -32,6 +34,8 @@ _OMITTED = 0xFF  # DW_EH_PE_omit
 _PC_RELATIVE, _DATA_RELATIVE = 0x10, 0x30
 _INDIRECT = 0x80
 _SDATA4_DATA_RELATIVE = 0x3B  # the encoding of all known linkers' tables
+_USUAL = struct.Struct("<IIiIB")  # length, CIE, start, size, length of augmentation data
+_USUAL_POINTER = 0x1B  # relative to itself, signed, four bytes
 _ENTRY = 8  # bytes of an entry of that table
 _HEADER_START = 4  # bytes before the first pointer of .eh_frame_hdr
 #: Formats of encoded pointers of a fixed size (DW_EH_PE_…): size, signed.
@@ -54,8 +58,9 @@ class _Contents(NamedTuple):
     debug: bool = False
 
 
-class _Function(NamedTuple):
-    # A frame description entry (FDE).
+class Function(NamedTuple):
+    """A frame description entry (FDE)."""
+
     start: int
     end: int
     common: CommonInformation
@@ -104,6 +109,30 @@ class FrameTable:
         if address >= end:
             return None
         return rows[bisect.bisect_right(starts, address) - 1]
+
+    def functions(self) -> Iterator[tuple[int, Function | None]]:
+        """Yield the first address of each function, ascending, and its entry; None: damaged."""
+        data = bytes(self._contents.data[:])
+        for start, position in zip(self._starts, self._positions, strict=True):
+            function = None
+            with contextlib.suppress(IndexError, MalformedDwarf):
+                function = self._usual(data, position) or self._function(position)
+            yield start, function
+
+    def _usual(self, data: bytes, position: int) -> Function | None:
+        # Decode an entry of the form that compilers write; None if it has another form.
+        if not 0 <= position <= len(data) - _USUAL.size or self._contents.debug:
+            return None
+        length, identity, start, size, augmentation = _USUAL.unpack_from(data, position)
+        end = position + 4 + length
+        common = self._commons.get(position + 4 - identity)
+        if common is None or common.pointer_encoding != _USUAL_POINTER or not common.augmented:
+            return None
+        if augmentation >= 0x80 or end > len(data) or length > _MAX_ENTRY:
+            return None
+        start += self._contents.address + position + 8
+        here = position + _USUAL.size + augmentation
+        return Function(start & _MASK, (start + size) & _MASK, common, data[here:end])
 
     def _read(self, index: int) -> tuple[int, list[int], list[Row]]:
         position = self._positions[index]
@@ -202,7 +231,7 @@ class FrameTable:
             raise IndexError(at)
         return int.from_bytes(data, "little")
 
-    def _function(self, position: int) -> _Function | None:
+    def _function(self, position: int) -> Function | None:
         # Return the function described at a position; None if it is common information.
         at, end, word = self._entry(position)
         if end - at < word:
@@ -227,7 +256,7 @@ class FrameTable:
         if common.augmented:
             length, here = read_uleb128(data, here)
             here += length
-        return _Function(start, start + size, common, data[here:])
+        return Function(start, start + size, common, data[here:])
 
     def _common(self, position: int) -> CommonInformation:
         at, end, word = self._entry(position)

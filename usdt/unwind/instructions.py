@@ -6,7 +6,8 @@ DWARF 5, sections 6.4.2 and 7.24, with the extensions of GNU and arm64 (``DW_CFA
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.base.frozen import frozen
 from usdt.dwarf.units.errors import MalformedDwarf
@@ -16,7 +17,7 @@ from usdt.unwind.rules import Cfa, Expression, RegisterRule, Row, RuleKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("CommonInformation", "rows_of")
+__all__ = ("CommonInformation", "State", "row_of", "rows_of", "state_after")
 
 _MAX_SAVED = 64  # states that remember_state may keep; compilers nest one or two
 _MAX_RULES = 1 << 19  # in all rows of one function; the largest function of libjvm has some 3,000
@@ -71,6 +72,43 @@ def rows_of(
     return machine.starts, machine.rows
 
 
+class State(NamedTuple):
+    """The rules between two instructions, in a form that can be compared."""
+
+    cfa: Cfa | Expression | None = None
+    rules: tuple[tuple[int, RegisterRule], ...] = ()
+    initial: tuple[tuple[int, RegisterRule], ...] | None = None  # those of the common information
+    signed: bool = False
+    saved: tuple[State, ...] = ()
+
+
+def state_after(common: CommonInformation, state: State | None, instructions: bytes) -> State:
+    """Run instructions that do not advance the address.
+
+    Args:
+        common: the function's common information.
+        state: the rules before; None before the first instruction of a function.
+        instructions: the instructions.
+
+    Raises:
+        MalformedDwarf: an instruction is unknown or cut off.
+    """
+    machine = _Machine(common, 0)
+    if state is None:
+        machine.run(common.instructions)
+        machine.initial = dict(machine.rules)
+    else:
+        machine.resume(state)
+    machine.run(instructions)
+    return machine.state()
+
+
+def row_of(common: CommonInformation, state: State) -> Row:
+    """Return the row of a state."""
+    rules = dict(state.rules)
+    return Row(state.cfa, rules, common.return_register, common.signal, state.signed)
+
+
 class _Machine:
     def __init__(self, common: CommonInformation, start: int) -> None:
         self.common = common
@@ -93,6 +131,23 @@ class _Machine:
                 self._step()
         except IndexError:
             raise MalformedDwarf("call frame instructions are cut off") from None
+
+    def resume(self, state: State) -> None:
+        """Continue from a state."""
+        self.cfa, self.signed = state.cfa, state.signed
+        self.rules, self.initial = dict(state.rules), dict(state.initial or ())
+        self.saved = [(one.cfa, dict(one.rules), one.signed) for one in state.saved]
+
+    def state(self) -> State:
+        """Return the state."""
+        rules, initial = (
+            tuple(sorted(one.items(), key=itemgetter(0))) for one in (self.rules, self.initial)
+        )
+        saved = tuple(
+            State(cfa, tuple(sorted(rules.items(), key=itemgetter(0))), None, signed)
+            for cfa, rules, signed in self.saved
+        )
+        return State(self.cfa, rules, initial, self.signed, saved)
 
     def end_row(self, address: int) -> None:
         """Add the row that ends before ``address``, or that is the last one."""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from usdt.unwind.frame_table import FrameTable
     from usdt.unwind.thread_state import ThreadState
 
-__all__ = ("CodeMap", "Unwound", "unwind")
+__all__ = ("RETURN_PROBES", "CodeMap", "Unwound", "unwind")
 
 _MASK = (1 << 64) - 1
-_RETURN_PROBES = "[uprobes]"  # the mapping to which functions with return probes return
+RETURN_PROBES = "[uprobes]"  # the mapping to which functions with return probes return
 _LONGEST_CALL = 7  # bytes of a call instruction on x86-64
 
 
@@ -230,7 +230,7 @@ class _Thread:
         where = self.code.module(pc)
         if where is None:
             raise _End(f"the return address {pc:#x} is not in a program or library")
-        if where == _RETURN_PROBES:
+        if where == RETURN_PROBES:
             raise _End("a return probe has replaced the return address")
         self.pc, self.registers = pc, registers
         self._know_pc()

@@ -38,7 +38,12 @@ class Users:
         self.news = False
         self.closed = False
 
-    def frames(self, pid: int, addresses: list[int]) -> list[Frame]:
+    def frames(
+        self,
+        pid: int,
+        addresses: list[int],
+        exact: frozenset[int] = frozenset((0,)),
+    ) -> list[Frame]:
         self.asked += 1
         return [Frame(address, f"f{pid}", 1, "prog") for address in addresses]
 

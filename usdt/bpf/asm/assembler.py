@@ -13,14 +13,20 @@ The code refers to maps by name; :meth:`usdt.bpf.program.ProgramSpec.load` puts 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf.asm.insn import R0, Alu, Jump, Reg, encode, size_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ("Assembler", "Code", "CodeTooLarge")
 
 _LD_IMM64 = 0x18
 _PSEUDO_MAP_FD = 1
+_PSEUDO_FUNC = 4
 _GOTO = 0x05
 _EXIT = 0x95
 _FETCH = 0x01  # BPF_FETCH, with BPF_ADD, which is 0
@@ -40,10 +46,12 @@ class Code:
     Attributes:
         insns: the instructions, eight bytes each.
         maps: index of a two-slot load instruction → name of the map that it loads, and register.
+        functions: indices of the first instructions of functions that helpers call.
     """
 
     insns: bytes
     maps: dict[int, tuple[str, Reg]]
+    functions: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.insns) // 8
@@ -65,6 +73,8 @@ class Assembler:
         self._labels: dict[str, int] = {}
         self._jumps: dict[int, tuple[int, int, int, int, str]] = {}
         self._maps: dict[int, tuple[str, Reg]] = {}
+        self._functions: dict[str, Callable[[Assembler], object]] = {}
+        self._addresses: dict[int, tuple[str, Reg]] = {}
         self._unique = 0
 
     def __len__(self) -> int:
@@ -132,6 +142,15 @@ class Assembler:
         self._maps[len(self._insns)] = (name, dst)
         self._wide(dst, _PSEUDO_MAP_FD, 0)
 
+    def function(self, name: str, emit: Callable[[Assembler], object]) -> None:
+        """Add a function that helpers call; ``emit`` emits it behind the program, once a name."""
+        self._functions.setdefault(name, emit)
+
+    def load_function(self, dst: Reg, name: str) -> None:
+        """``dst = function`` of :meth:`function` (Linux 5.13, commit 69c087ba6225)."""
+        self._addresses[len(self._insns)] = (name, dst)
+        self._wide(dst, _PSEUDO_FUNC, 0)
+
     def jump(self, op: Jump, dst: Reg, operand: Reg | int, label: str) -> None:
         """Go to ``label`` if ``dst op operand`` on 64 bits."""
         opcode, src, immediate = op | 0x05, 0, 0
@@ -164,6 +183,9 @@ class Assembler:
         Raises:
             CodeTooLarge: a label is out of a jump's range.
         """
+        for name, emit in self._functions.items():
+            self.label(name)
+            emit(self)
         kept = self._reachable()
         new_index = {old: new for new, old in enumerate(kept)}
         insns = [self._insns[index] for index in kept]
@@ -174,8 +196,14 @@ class Assembler:
             if not -_JUMP_RANGE <= distance < _JUMP_RANGE:
                 raise CodeTooLarge(f"a jump of {distance} instructions is out of range")
             insns[new_index[index]] = encode(opcode, dst, src, distance, immediate)
+        for index, (name, dst) in self._addresses.items():
+            if index in new_index:
+                distance = new_index[self._labels[name]] - new_index[index] - 1
+                insns[new_index[index]] = encode(_LD_IMM64, dst, _PSEUDO_FUNC, 0, distance)
         maps = {new_index[index]: item for index, item in self._maps.items() if index in new_index}
-        return Code(b"".join(insns), maps)
+        starts = (self._labels[name] for name in self._functions)
+        functions = tuple(new_index[start] for start in starts if start in new_index)
+        return Code(b"".join(insns), maps, functions)
 
     def _reachable(self) -> list[int]:
         # Indices of the reachable instructions, in order.
@@ -193,6 +221,8 @@ class Assembler:
                 elif self._insns[index][0] == _EXIT:
                     break
                 elif self._insns[index][0] == _LD_IMM64:
+                    if index in self._addresses:
+                        ahead.append(self._labels[self._addresses[index][0]])
                     found.add(index + 1)
                     index += 1
                 index += 1

@@ -28,7 +28,7 @@ __all__ = ("disassemble", "listing")
 _STRUCT = struct.Struct("=BBhi")
 _LITTLE = sys.byteorder == "little"
 _WIDE = 0x18
-_MAP_FD, _MAP_VALUE = 1, 2  # BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE
+_MAP_FD, _MAP_VALUE, _FUNCTION = 1, 2, 4  # BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE, BPF_PSEUDO_FUNC
 _ALU = {
     0x00: "+=", 0x10: "-=", 0x20: "*=", 0x30: "/=", 0x40: "|=", 0x50: "&=", 0x60: "<<=",
     0x70: ">>=", 0x90: "%=", 0xA0: "^=", 0xB0: "=", 0xC0: "s>>=",
@@ -95,6 +95,8 @@ def _wide(insn: _Insn, second: _Insn, name: str | None) -> str:
         return f"r{insn.dst} = map[{name}]"
     if insn.src == _MAP_FD:
         return f"r{insn.dst} = map[fd:{insn.immediate}]"
+    if insn.src == _FUNCTION:
+        return f"r{insn.dst} = function pc{insn.immediate:+d}"
     if insn.src == _MAP_VALUE:
         return f"r{insn.dst} = map[fd:{insn.immediate}][0]{second.immediate:+d}"
     value = (second.immediate & 0xFFFFFFFF) << 32 | insn.immediate & 0xFFFFFFFF

@@ -5,10 +5,10 @@
     8    …     parts, each padded to eight bytes; unused bytes are 0
 
 A buffer is preceded by a u64: its number of bytes. An array is its elements, and an integer of 16
-bytes is its bytes. A stack is its ID in
-the map of stacks of its greatest size (u32) and the process ID (u32). An address to be shown as a
-symbol is followed by the process ID (u64), and so is the hash of a Python stack, or the negative
-reason why it is none (s64).
+bytes is its bytes. A stack is its ID in the map of stacks of its greatest size (u32) and the
+process ID (u32); one that the program has walked is its hash, which is its key in the map of such
+stacks (u64), and the process ID (u64). An address to be shown as a symbol is followed by the
+process ID (u64), and so is the hash of a Python stack, or the negative reason why it is none (s64).
 """
 
 from __future__ import annotations
@@ -66,16 +66,22 @@ __all__ = (
 
 HEADER = struct.Struct("=II")
 COMM_SIZE = 16
+_WIDE = 16  # bytes of a stack that the program has walked, and of a Python stack
 NO_FRAMES = (1 << 31) - 1  # stack ID of an unavailable stack
 
 
 @frozen
 class Stack:
-    """A stack by its ID in the map of stacks of its column's size."""
+    """A stack by its ID in the map of stacks of its column's size.
+
+    Attributes:
+        walked: whether the program has walked it by unwind tables.
+    """
 
     column: StackColumn
     number: int
     pid: int
+    walked: bool = False
 
 
 @frozen
@@ -116,6 +122,12 @@ class KeyField:
     size: int
 
     @property
+    def walked(self) -> bool:
+        """Whether it is a stack that the program walks by unwind tables."""
+        stack = isinstance(self.column, StackColumn) and self.column.kind is StackKind.USER
+        return stack and self.size == _WIDE
+
+    @property
     def capacity(self) -> int:
         """The size in the key, in bytes."""
         return padded(self.size) + (
@@ -144,8 +156,8 @@ class KeyField:
                 number, pid = struct.unpack("=qQ", data)
                 return PythonStack(column, number, pid)
             case StackColumn():
-                number, pid = struct.unpack("=II", data)
-                return Stack(column, number, pid)
+                number, pid = struct.unpack("=QQ" if self.walked else "=II", data)
+                return Stack(column, number, pid, self.walked)
             case SymbolColumn():
                 address, pid = struct.unpack("=QQ", data)
                 return Address(column.kind, address, pid)
@@ -202,12 +214,13 @@ class KeyLayout:
 GROUP_KEY = KeyLayout((KeyField("", IntColumn(ValueType(ValueClass.UNSIGNED, 8)), HEADER.size, 8),))
 
 
-def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
+def lay_out(items: Sequence[Item], outputs: Sequence[Output], *, walked: bool = False) -> KeyLayout:
     """Return the layout of the key of some items.
 
     Args:
         items: the items.
         outputs: the expressions, one for each item that is not a stack.
+        walked: whether the program walks user stacks by unwind tables.
     """
     ahead = iter(outputs)
     offset = HEADER.size
@@ -215,8 +228,10 @@ def lay_out(items: Sequence[Item], outputs: Sequence[Output]) -> KeyLayout:
     for item in items:
         stack = stack_of(item.expression)
         if stack is not None:
-            size = 16 if stack[0] is StackKind.PYTHON else 8
-            field = KeyField(item.text, stack_column(*stack), offset, size)
+            column = stack_column(*stack)
+            by_tables = walked and column.kind is StackKind.USER
+            wide = by_tables or column.kind is StackKind.PYTHON
+            field = KeyField(item.text, column, offset, _WIDE if wide else 8)
         else:
             field = _field(next(ahead), offset)
         fields.append(field)

@@ -23,7 +23,7 @@ from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.language.tree import ALL_ARGUMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.arch.context_registers import ContextRegisters
     from usdt.engine.aggregate.spec import Aggregation
@@ -62,6 +62,7 @@ class AggregatePlanner:
     Args:
         aggregation: the aggregation to compute.
         requests: the probes; start and end, for a time between two.
+        walks: whether programs walk user stacks; asked with whether the probe is the kernel's.
 
     Attributes:
         layouts: the layouts, by row number.
@@ -70,8 +71,14 @@ class AggregatePlanner:
         LanguageError: a probe's items are not valid for the aggregation.
     """
 
-    def __init__(self, aggregation: Aggregation, requests: Sequence[ProbeText]) -> None:
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        requests: Sequence[ProbeText],
+        walks: Callable[[bool], bool] | None = None,
+    ) -> None:
         self.aggregation = aggregation
+        self._walks = walks
         self.layouts: list[ResultColumns] = []
         self._requests = requests
         self._values = [aggregation.check(request) for request in requests]
@@ -162,7 +169,8 @@ class AggregatePlanner:
         for part in self._keys_of(number):
             count = sum(not is_stack(item) for item in part.items)
             mine, outputs = tuple(outputs[:count]), outputs[count:]
-            layouts.append(lay_out(part.items, mine))
+            walked = self._walks is not None and self._walks(plan.kernel)
+            layouts.append(lay_out(part.items, mine, walked=walked))
             expressions.append(mine)
         if self._role(number) is Role.END and not self._has_keys(number):
             layouts[1] = GROUP_KEY if self.aggregation.keys else layouts[1]

@@ -14,8 +14,16 @@ from usdt.engine.aggregate.keys import Address, PythonStack, Stack
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.formatter import escape
-from usdt.engine.output.frames import folded, frame_json, frame_text, identity
-from usdt.engine.output.stacks import no_frames, no_frames_folded
+from usdt.engine.output.frames import Stack as Frames
+from usdt.engine.output.frames import frame_json, frame_text, identity
+from usdt.engine.output.stacks import (
+    incomplete,
+    no_frames,
+    no_frames_folded,
+    stack_folded,
+    stack_json,
+    stack_lines,
+)
 from usdt.engine.output.truncated import TruncatedInt, TruncatedStr
 
 if TYPE_CHECKING:
@@ -155,13 +163,14 @@ class Results:
 
     def _stack(self, name: str, stack: Stack) -> Part:
         kind = stack.column.kind
-        addresses = self._session.addresses(stack)
-        if not addresses:
+        found = self._session.stack(stack)
+        if not found.addresses:
             why = no_frames(kind, 0)
             error = f'{{"error": {quote(why)}}}'
             return Part(name, "", error, (f"({why})",), no_frames_folded(kind))
-        frames = self._resolver.frames(kind, stack.pid, addresses)[: stack.column.frames]
-        return _frames_part(name, frames, kind)
+        frames = self._resolver.frames(kind, stack.pid, found.addresses, found.exact)
+        shown = Frames(frames[: stack.column.frames], found.reason)
+        return _frames_part(name, shown, kind)
 
     def _python_stack(self, name: str, stack: PythonStack) -> Part:
         data, length = self._session.python_stack(stack)
@@ -177,10 +186,10 @@ def _frames_part(name: str, frames: list[Frame], kind: StackKind) -> Part:
     return Part(
         name,
         "",
-        f"[{', '.join(frame_json(frame, shared=True) for frame in frames)}]",
-        tuple(frame_text(frame, shared=True) for frame in frames),
-        folded(frames, kernel=kind is StackKind.KERNEL),
-        identity=tuple(map(identity, frames)),
+        stack_json(frames, shared=True),
+        stack_lines(frames, shared=True),
+        stack_folded(kind, frames),
+        identity=(*map(identity, frames), incomplete(frames)),
     )
 
 

@@ -23,7 +23,7 @@ from usdt.engine.aggregate.codegen.action import (
     AggregateActionEmitter,
     Role,
 )
-from usdt.engine.aggregate.codegen.keys import EPOCH, python_map, stack_map
+from usdt.engine.aggregate.codegen.keys import EPOCH, python_map
 from usdt.engine.aggregate.codegen.pairs import (
     COUNTS,
     GATE,
@@ -34,8 +34,9 @@ from usdt.engine.aggregate.codegen.pairs import (
     start_size,
 )
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
-from usdt.engine.aggregate.keys import HEADER, NO_FRAMES, PythonStack, Stack
+from usdt.engine.aggregate.keys import HEADER, PythonStack
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
+from usdt.engine.aggregate.stack_keys import StackKeys
 from usdt.engine.aggregate.values import (
     GROUP,
     NONE,
@@ -51,15 +52,18 @@ from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import BpfSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usdt.bpf.link import UprobeMethod
+    from usdt.engine.aggregate.keys import Stack
     from usdt.engine.aggregate.planning import ResultColumns
     from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.aggregate.stack_keys import StackAddresses
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
+    from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.stacks import PythonProcesses
+    from usdt.engine.output.stacks import CodeSource, PythonProcesses
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 
@@ -69,7 +73,6 @@ __all__ = ("AggregateSession", "Row", "UnpairedCounts")
 _ROWS = 1 << 14
 _ARRAY_SIZE = 16 << 20  # bytes of a per-CPU array of larger values, if this makes enough rows
 _MANY = 256  # most rows that are read one by one
-_STACK_BUCKETS = 1 << 15  # fewest buckets of the map of stacks
 _SHARED = 64  # bytes: larger values are shared by all CPUs if the kernel allows it
 # Groups of buckets for each key: the values of each CPU have groups of their own.
 _FEWEST_GROUPS, _MOST_GROUPS = 6, 24
@@ -142,9 +145,14 @@ class AggregateSession(BpfSession):
         via: the attach method; None selects the newest method that the kernel has.
         max_string: bytes that str() keeps of a string.
         python: lets programs know the Python processes, of those with the given IDs or of all.
+        unwind: how user stacks in keys are unwound.
+        code: returns what knows the code of processes, whose stacks are unwound by unwind tables;
+            without it, frame pointers are followed.
+        pids: the processes that are traced from the start.
 
     Raises:
         LanguageError: a probe's items are not valid for the aggregation.
+        NotSupported: the kernel cannot unwind stacks as ``unwind`` asks.
         SyscallError: EPERM without CAP_BPF and CAP_PERFMON; ENOMEM: too many keys.
     """
 
@@ -157,10 +165,14 @@ class AggregateSession(BpfSession):
         via: UprobeMethod | None = None,
         max_string: int,
         python: Callable[[Sequence[int]], PythonProcesses] | None = None,
+        unwind: UnwindMethod = "auto",
+        code: Callable[[], CodeSource | None] | None = None,
+        pids: Sequence[int] = (),
     ) -> None:
         self.aggregation = aggregation
         self._find_python = python
-        self._aggregates = AggregatePlanner(aggregation, requests)
+        self._stacks = StackKeys(aggregation.stack_columns, unwind, code, pids)
+        self._aggregates = AggregatePlanner(aggregation, requests, self._stacks.walked)
         atomics = features.have_fetching_atomics()
         self._action = AggregateActionEmitter(aggregation, atomics=atomics, cpus=possible_cpus())
         self._maps: dict[str, Map] = {}
@@ -169,7 +181,6 @@ class AggregateSession(BpfSession):
         self._most_points = 0
         self._late_rows: dict[_RowKey, Value] = {}
         self._previous: dict[_RowKey, Value] = {}
-        self._addresses: dict[tuple[str, int], tuple[int, ...]] = {}
         super().__init__(
             _AttachPlanner(self._aggregates, self._announce, max_string=max_string),
             self._maps,
@@ -185,6 +196,11 @@ class AggregateSession(BpfSession):
         """Attach as :meth:`BpfSession.attach`; a pattern may match all functions of a kernel."""
         self._most_points = max(self._most_points, len(points))
         return super().attach(request, points, declared=declared)
+
+    @property
+    def attach_log(self) -> list[str]:
+        """Messages on what was attached, and how user stacks in keys are unwound, for ``-v``."""
+        return super().attach_log + self._stacks.report
 
     def _announce(self, variant: ProgramVariant, probe: str, request: ProbeText) -> None:
         action = self._aggregates.action(variant.plan, probe, request)
@@ -223,13 +239,16 @@ class AggregateSession(BpfSession):
             self._need_values(action)
         if action.role is not Role.HIT:
             self._need_pairs(action)
-        for column in self.aggregation.stack_columns:
-            if column.kind is StackKind.PYTHON:
-                most = self.aggregation.max_keys
-                self._need(python_map(column), MapType.HASH, 8, 8 + column.size, most)
-                continue
-            stacks = _stack_entries(self.aggregation.max_keys)
-            self._need(stack_map(column), MapType.STACK_TRACE, 4, column.size, stacks)
+        for spec in self._stacks.maps_of(action.keys, self.aggregation.max_keys):
+            self._need(spec.name, spec.type, spec.key_size, spec.value_size, spec.entries)
+        walks = self._stacks.make_walks(action.keys)
+        if walks is not None:
+            self._resources.callback(walks.close)
+            self._attacher.add_maps(walks.maps)
+
+    def update_tables(self, pids: Iterable[int] = ()) -> None:
+        """Give the kernel the unwind tables of new code; of these processes in any case."""
+        self._stacks.update(pids)
 
     def _need_values(self, action: AggregateAction) -> None:
         aggregation = self.aggregation
@@ -408,16 +427,9 @@ class AggregateSession(BpfSession):
             found[struct.unpack("=Q", data)[0]] = layout.keys.read(key)
         return found
 
-    def addresses(self, stack: Stack) -> tuple[int, ...]:
-        """Return the addresses of a stack, innermost first; none if the kernel recorded none."""
-        if stack.number == NO_FRAMES:
-            return ()
-        key = stack_map(stack.column), stack.number
-        if key not in self._addresses:
-            data = self._maps[key[0]].get(struct.pack("=I", stack.number)) or b""
-            words = struct.unpack(f"={len(data) // 8}Q", data)
-            self._addresses[key] = tuple(word for word in words if word)
-        return self._addresses[key]
+    def stack(self, stack: Stack) -> StackAddresses:
+        """Return the addresses of a stack; none if the kernel recorded none."""
+        return self._stacks.read(stack, self._maps)
 
     def python_stack(self, stack: PythonStack) -> tuple[bytes, int]:
         """Return the slots of a Python stack, and the number before them."""
@@ -454,14 +466,6 @@ def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:
 def _rows_of(size: int) -> int:
     # Returns the number of rows of a per-CPU array; hits of further probes are counted as lost.
     return _ROWS if size == 8 else max(256, min(_ROWS, _ARRAY_SIZE // (size * possible_cpus())))
-
-
-def _stack_entries(keys: int) -> int:
-    # Returns the size of a map of stacks that has at least 4 buckets for each key: of two stacks in
-    # one bucket the kernel keeps the first. It rounds the number of buckets up to a power of two,
-    # but makes only this many entries of 1 KiB.
-    buckets = max(_STACK_BUCKETS, 1 << (4 * keys - 1).bit_length())
-    return buckets // 2 + 1
 
 
 def _rows(found: dict[_RowKey, Value]) -> list[Row]:

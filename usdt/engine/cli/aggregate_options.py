@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.engine.cli.click_group import Seconds
-from usdt.engine.cli.options import combined, stack_forms
+from usdt.engine.cli.options import combined, stack_forms, unwind_option
 from usdt.engine.compiler.limits import MAX_RESOLUTION
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ __all__ = (
 )
 
 #: Adds --by, --max-keys, --top, --sort, and --stack, --ustack, --kstack, --pystack,
-#: --folded, --lines and --symbols.
+#: --folded, --lines, --symbols and --unwind.
 group_options = combined(
     click.option(
         "--by",
@@ -57,6 +57,7 @@ group_options = combined(
     click.option("--kstack", is_flag=True, help="Group results by kernel stack."),
     click.option("--pystack", is_flag=True, help="Group results by Python functions."),
     stack_forms,
+    unwind_option,
 )
 
 

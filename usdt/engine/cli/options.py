@@ -65,6 +65,7 @@ __all__ = (
     "symbol_options",
     "target_options",
     "trace_options",
+    "unwind_option",
     "unwind_options",
 )
 
@@ -305,15 +306,18 @@ stack_forms = combined(
     jit_map_option,
 )
 
+#: Adds --unwind.
+unwind_option = click.option(
+    "--unwind",
+    type=click.Choice(UNWIND_METHODS),
+    default="auto",
+    show_default=True,
+    help="Unwind user stacks by unwind tables (dwarf), or by frame pointers (fp).",
+)
+
 #: Adds --unwind and --stack-bytes (``stack_bytes``).
 unwind_options = combined(
-    click.option(
-        "--unwind",
-        type=click.Choice(UNWIND_METHODS),
-        default="auto",
-        show_default=True,
-        help="Unwind user stacks by unwind tables (dwarf), or by frame pointers (fp).",
-    ),
+    unwind_option,
     click.option(
         "--stack-bytes",
         type=SIZE,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 
 from usdt.arch.locations import Unreadable
 from usdt.arch.pt_regs import pt_regs_size
@@ -34,7 +34,9 @@ from usdt.engine.output.frames import Frame, Stack, folded, frame_json, frame_te
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
+    from usdt.arch.unwind_rows import CodeRange
     from usdt.bpf.maps import Map
     from usdt.engine.compiler.record.columns import AnyStack, Column
     from usdt.engine.compiler.record.layout import RecordLayout
@@ -42,16 +44,22 @@ if TYPE_CHECKING:
     from usdt.engine.output.kernel_symbols import KernelSymbols
 
 __all__ = (
+    "CodeSource",
     "PythonProcesses",
     "StackResolver",
     "UserSymbols",
     "addresses_in",
+    "incomplete",
     "no_frames",
     "no_frames_folded",
     "shows_user_stacks",
+    "stack_folded",
+    "stack_json",
+    "stack_lines",
     "wants_user_symbols",
 )
 
+_FIRST = frozenset((0,))  # the positions of addresses that are no return addresses
 _INDENT = " " * 8
 _KEPT = 1 << 14  # maximum distinct stacks whose text is kept
 
@@ -82,8 +90,13 @@ class UserSymbols(Protocol):
     notices: list[str]
     lines: bool
 
-    def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
-        """Return the frames of a stack, innermost first."""
+    def frames(
+        self, pid: int, addresses: Sequence[int], exact: AbstractSet[int] = _FIRST
+    ) -> list[Frame]:
+        """Return the frames of a stack, innermost first.
+
+        ``exact`` has the positions of addresses that are no return addresses.
+        """
 
     def frame(self, pid: int, address: int) -> Frame:
         """Return the frame of an address."""
@@ -109,6 +122,17 @@ class UserSymbols(Protocol):
 
     def close(self) -> None:
         """Free all resources."""
+
+
+@runtime_checkable
+class CodeSource(Protocol):
+    """What knows the code of running processes: :class:`usdt.symbolize.Symbolizer`."""
+
+    def code(self, pid: int) -> list[CodeRange]:
+        """Return the executable mappings of a process now, with their unwind tables."""
+
+    def take_changed(self) -> set[int] | None:
+        """Return the processes whose mappings have changed since the last call; None: unknown."""
 
 
 class StackResolver(Closeable):
@@ -146,13 +170,20 @@ class StackResolver(Closeable):
 
     # ------------------------------------------------------------ names
 
-    def frames(self, kind: StackKind, pid: int, addresses: Sequence[int]) -> list[Frame]:
+    def frames(
+        self,
+        kind: StackKind,
+        pid: int,
+        addresses: Sequence[int],
+        exact: AbstractSet[int] = _FIRST,
+    ) -> list[Frame]:
         """Return the frames of a stack, innermost first.
 
         Args:
             kind: whose stack it is.
             pid: the process ID, as in /proc.
             addresses: the addresses from the kernel, without the zeros after them.
+            exact: positions of addresses that are no return addresses.
         """
         match kind:
             case StackKind.KERNEL:
@@ -161,7 +192,7 @@ class StackResolver(Closeable):
                 user = self._user_symbols()
                 if user is None:
                     return [Frame(address) for address in addresses]
-                return user.frames(pid, addresses)
+                return user.frames(pid, addresses, exact)
             case StackKind.PYTHON:
                 raise TypeError("a Python stack is not of addresses")
             case _:
@@ -227,6 +258,11 @@ class StackResolver(Closeable):
         """Free all resources. Idempotent."""
         if self._user is not None:
             self._user.close()
+
+    def code(self) -> CodeSource | None:
+        """Return what knows the code of running processes; None if nothing does."""
+        user = self._user_symbols()
+        return user if isinstance(user, CodeSource) else None
 
     def _user_symbols(self) -> UserSymbols | None:
         if self._user is None and self._make_user is not None:
@@ -399,17 +435,33 @@ def no_frames_folded(kind: StackKind) -> str:
 def _stack_text(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return f"?({stack.reason})"
-    lines = [*map(frame_text, stack)]
-    if reason := _incomplete(stack):
+    return "".join(f"\n{_INDENT}{line}" for line in stack_lines(stack))
+
+
+def stack_lines(stack: list[Frame], *, shared: bool = False) -> tuple[str, ...]:
+    """Return the lines of a stack; the last one says why it ends, if it is incomplete.
+
+    ``shared`` leaves out the addresses of frames that processes share.
+    """
+    lines = [frame_text(frame, shared=shared) for frame in stack]
+    if reason := incomplete(stack):
         lines.append(f"({printable(reason)})")
-    return "".join(f"\n{_INDENT}{line}" for line in lines)
+    return tuple(lines)
 
 
 def _stack_json(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return f'{{"error": {quote(stack.reason)}}}'
-    frames = [*map(frame_json, stack)]
-    if reason := _incomplete(stack):
+    return stack_json(stack)
+
+
+def stack_json(stack: list[Frame], *, shared: bool = False) -> str:
+    """Return a stack as JSON; the last object says why it ends, if it is incomplete.
+
+    ``shared`` leaves out the addresses of frames that processes share.
+    """
+    frames = [frame_json(frame, shared=shared) for frame in stack]
+    if reason := incomplete(stack):
         frames.append(f'{{"error": {quote(reason)}}}')
     return f"[{', '.join(frames)}]"
 
@@ -417,10 +469,15 @@ def _stack_json(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
 def _stack_folded(kind: StackKind, stack: list[Frame] | Unreadable) -> str:
     if isinstance(stack, Unreadable):
         return no_frames_folded(kind)
+    return stack_folded(kind, stack)
+
+
+def stack_folded(kind: StackKind, stack: list[Frame]) -> str:
+    """Return a stack as ``outer;…;inner``; the outermost is ``[incomplete]`` if it is that."""
     whole = folded(stack, kernel=kind is StackKind.KERNEL)
-    return f"[incomplete];{whole}" if _incomplete(stack) else whole
+    return f"[incomplete];{whole}" if incomplete(stack) else whole
 
 
-def _incomplete(stack: list[Frame]) -> str:
-    # Why a stack ends before its outermost function; "" if it does not, or if that is not known.
+def incomplete(stack: list[Frame]) -> str:
+    """Return why a stack ends before its outermost function; "" if it does not, or is not known."""
     return stack.reason if isinstance(stack, Stack) else ""

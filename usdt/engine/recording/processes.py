@@ -39,6 +39,7 @@ from usdt.engine.recording.description import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.record.layout import RecordLayout
@@ -86,7 +87,9 @@ class Snapshots(Protocol):
     def forget(self, pid: int) -> None:
         """Discard a restored process."""
 
-    def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
+    def frames(
+        self, pid: int, addresses: Sequence[int], exact: AbstractSet[int] = ...
+    ) -> list[Frame]:
         """Return the frames of a stack, innermost first."""
 
     def unwind(self, pid: int, machine: str, registers: bytes, stack: bytes) -> Stack:
@@ -265,10 +268,12 @@ class _Restored:
     def look(self) -> None:
         pass
 
-    def frames(self, pid: int, addresses: Sequence[int]) -> list[Frame]:
+    def frames(
+        self, pid: int, addresses: Sequence[int], exact: AbstractSet[int] = frozenset((0,))
+    ) -> list[Frame]:
         if self._symbols is None or pid not in self._known:
             return [Frame(address) for address in addresses]
-        found = self._symbols.frames(pid, addresses)
+        found = self._symbols.frames(pid, addresses, exact)
         self._take_notices(self._symbols)
         return found
 

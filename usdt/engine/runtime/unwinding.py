@@ -14,7 +14,42 @@ from usdt.engine.compiler.record.columns import StackCopyColumn
 if TYPE_CHECKING:
     from usdt.engine.compiler.limits import UnwindMethod
 
-__all__ = ("StackCopies",)
+__all__ = ("StackCopies", "walks_by_tables")
+
+_TASK_REGISTERS = "bpf_task_pt_regs(), for user stacks at probes of the kernel"
+#: CPUs on which programs walk stacks in the kernel.
+_WALKED = frozenset(("x86_64",))
+
+
+def walks_by_tables(unwind: UnwindMethod, *, kernel: bool) -> bool:
+    """Return whether programs walk user stacks by unwind tables, for keys of aggregations.
+
+    Args:
+        unwind: the method.
+        kernel: whether the probe is in the kernel.
+
+    Raises:
+        NotSupported: unwind tables are asked for, and this kernel or CPU does not allow it.
+    """
+    if unwind == "fp":
+        return False
+    missing = _lacks(kernel=kernel)
+    if missing is not None and unwind == "dwarf":
+        raise missing
+    return missing is None
+
+
+def _lacks(*, kernel: bool) -> NotSupported | None:
+    from usdt.bpf import features  # noqa: PLC0415 - only for stacks
+
+    if KERNEL_MACHINE not in _WALKED:
+        what = f"aggregation by stacks that are unwound by unwind tables on {KERNEL_MACHINE}"
+        return NotSupported(what)
+    if not features.have_loops():
+        return NotSupported("bpf_loop(), to unwind stacks by unwind tables in the kernel", (5, 17))
+    if kernel and not features.have_task_pt_regs():
+        return NotSupported(_TASK_REGISTERS, (5, 15))
+    return None
 
 
 class StackCopies:
@@ -62,7 +97,5 @@ class StackCopies:
         if found is None or have_task_pt_regs():
             return found
         if self._unwind == "dwarf":
-            raise NotSupported(
-                "bpf_task_pt_regs(), for user stacks at probes of the kernel", (5, 15)
-            )
+            raise NotSupported(_TASK_REGISTERS, (5, 15))
         return None

@@ -15,6 +15,7 @@ from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
 from usdt.cpython.stack_record import SLOT_SIZE
+from usdt.engine.aggregate.codegen.walk import STEP_STACK, emit_walk
 from usdt.engine.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
 from usdt.engine.compiler.codegen.expressions import (
     KEY_SLOT,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.outputs import Output
 
-__all__ = ("EPOCH", "KeyEmitter", "python_map", "stack_map")
+__all__ = ("EPOCH", "KeyEmitter", "python_map", "stack_map", "walk_map")
 
 EPOCH = "interval"  # array: u64, number of the current interval
 _LARGE = PIDNS_SLOT - TEMPORARIES  # bytes of the stack's text area
@@ -81,6 +82,11 @@ def python_map(column: StackColumn) -> str:
 def stack_map(column: StackColumn) -> str:
     """Return the name of the map of stacks of a column's size, by stack ID."""
     return f"stacks.{column.size}"
+
+
+def walk_map(column: StackColumn) -> str:
+    """Return the name of the map of walked stacks of a column's size, by hash."""
+    return f"walked.{column.size}"
 
 
 class KeyEmitter:
@@ -135,9 +141,11 @@ class KeyEmitter:
                 f"keys of {layout.size - HEADER.size} bytes; at most {capacity - HEADER.size} fit: "
                 "give strings a length, str(EXPR, MAX), or all of them with --max-string",
             )
-        self.base = STACK_BOTTOM if texts else TEMPORARIES
+        walks = any(field.walked for field in layout.fields)
+        bottom = self.lowest = STACK_BOTTOM + (STEP_STACK if walks else 0)
+        self.base = bottom if texts else TEMPORARIES
         self.free = TEMPORARIES if texts else TEMPORARIES - 136
-        self.bottom = STACK_BOTTOM + (layout.size if texts else 0)
+        self.bottom = bottom + (layout.size if texts else 0)
 
     def write(self, row: int, *, intervals: bool) -> None:
         """Emit the code that builds the key; arguments as for :meth:`write_header`."""
@@ -238,7 +246,7 @@ class KeyEmitter:
     def _python_stack(self, column: StackColumn, start: int) -> None:
         # The hash of the stack, or a negative reason, and the process.
         asm = self.asm
-        scratch = STRING_SLOT if self.base == STACK_BOTTOM else STACK_BOTTOM
+        scratch = STRING_SLOT if self.base == self.lowest else self.lowest
         emitter = PythonStackEmitter(asm, scratch, column.size // SLOT_SIZE, keep=False)
         emitter.keep_by_hash(python_map(column), self.lost)
         asm.store(R10, start, R0)
@@ -251,6 +259,16 @@ class KeyEmitter:
         start = self.base + (field.offset or 0)
         if kind is StackKind.PYTHON:
             self._python_stack(column, start)
+            return
+        if field.walked:
+            emit_walk(
+                asm,
+                stacks=walk_map(column),
+                frames=column.size // 8,
+                start=start,
+                kernel=self.kernel,
+                lost=self.lost,
+            )
             return
         asm.mov(R1, R6)
         asm.load_map(R2, stack_map(column))

@@ -72,6 +72,9 @@ class AggregateJob:
             via=uprobe_method(self.options.trace),
             max_string=self.options.trace.max_string,
             python=self.resolver.python_processes,
+            unwind=self.options.trace.unwind,
+            code=self.resolver.code,
+            pids=self.options.targets.pids,
         )
         return self.aggregates
 
@@ -106,6 +109,7 @@ class AggregateJob:
         """Read and show aggregates if it is time; return whether the run has enough hits."""
         if time.monotonic() < self.next:
             return False
+        self.aggregates.update_tables()
         pause = self._pause()
         # Advance by a whole number of intervals, so that ticks keep their schedule; skip missed
         # ones.

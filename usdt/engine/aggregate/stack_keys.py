@@ -1,0 +1,178 @@
+"""Stacks in keys: how they are unwound, their maps, and reading them.
+
+A user stack is walked by the program with unwind tables (:mod:`.stack_walks`), or followed by the
+kernel with frame pointers. A stack of the kernel is followed by the kernel.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from usdt.arch.unwind_rows import WalkEnd
+from usdt.bpf._uapi import MapType
+from usdt.bpf.maps import MapSpec
+from usdt.engine.aggregate.codegen.keys import python_map, stack_map, walk_map
+from usdt.engine.aggregate.codegen.walk_state import EXACT_MARK, VALUE_HEADER
+from usdt.engine.aggregate.keys import NO_FRAMES
+from usdt.engine.aggregate.stack_walks import StackWalks
+from usdt.engine.compiler.record.columns import StackColumn
+from usdt.engine.language.tree import MAX_FRAMES, StackKind
+from usdt.engine.runtime.unwinding import walks_by_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from usdt.bpf.maps import Map
+    from usdt.engine.aggregate.keys import KeyLayout, Stack
+    from usdt.engine.compiler.limits import UnwindMethod
+    from usdt.engine.output.stacks import CodeSource
+
+__all__ = ("StackAddresses", "StackKeys")
+
+
+_STACK_BUCKETS = 1 << 15  # fewest buckets of the map of stacks
+
+
+class StackAddresses(NamedTuple):
+    """The addresses of a stack.
+
+    Attributes:
+        addresses: innermost first.
+        exact: positions of addresses that are no return addresses.
+        reason: why it ends before its outermost function; "" if it does not, or that is not known.
+    """
+
+    addresses: tuple[int, ...] = ()
+    exact: frozenset[int] = frozenset((0,))
+    reason: str = ""
+
+
+_REASONS = {
+    WalkEnd.OUTERMOST: "",
+    WalkEnd.TOO_DEEP: f"more than {MAX_FRAMES} frames",
+    WalkEnd.NO_PROCESS: "the unwind tables of the process were not loaded yet",
+    WalkEnd.NO_MAPPING: "the return address was in no known program or library",
+    WalkEnd.RETURN_PROBE: "a return probe has replaced the return address",
+    WalkEnd.NOT_READ: "the stack could not be read",
+    WalkEnd.NOT_ABOVE: "the caller's stack pointer is not above that of the function",
+    WalkEnd.COMPLEX: "the rule of the unwind table is too complex for the kernel's program",
+    WalkEnd.NO_FRAME_POINTER: "the code has no unwind table, and no frame pointer",
+    WalkEnd.CHANGED: "the mappings of the process changed meanwhile",
+    WalkEnd.NO_TABLE_SPACE: "there was no more space for unwind tables",
+}
+
+
+def _walked(data: bytes) -> StackAddresses:
+    """Return the stack in a value of the map of walked stacks."""
+    if not data:
+        return StackAddresses()
+    number, end = VALUE_HEADER.unpack_from(data)
+    words = struct.unpack_from(f"={number}Q", data, VALUE_HEADER.size)
+    exact = frozenset(at for at, word in enumerate(words) if word & EXACT_MARK)
+    addresses = tuple(word & ~EXACT_MARK for word in words)
+    if end == WalkEnd.TOO_DEEP and number < MAX_FRAMES:
+        return StackAddresses(addresses, exact)  # ustack(N) asks for no more
+    return StackAddresses(
+        addresses if words[:1] != (EXACT_MARK,) else (), exact, _REASONS[WalkEnd(end)]
+    )
+
+
+def _followed(data: bytes) -> StackAddresses:
+    """Return the stack in a value of a map of stacks that the kernel has recorded."""
+    words = struct.unpack(f"={len(data) // 8}Q", data)
+    return StackAddresses(tuple(word for word in words if word))
+
+
+class StackKeys:
+    """The stacks among the keys of an aggregation.
+
+    Args:
+        columns: their columns.
+        unwind: how user stacks are unwound.
+        code: returns what knows the code of processes; without it, frame pointers are followed.
+        pids: the processes that are traced from the start.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[StackColumn],
+        unwind: UnwindMethod,
+        code: Callable[[], CodeSource | None] | None,
+        pids: Sequence[int],
+    ) -> None:
+        self._user = any(one.kind is StackKind.USER for one in columns)
+        self._unwind: UnwindMethod = unwind
+        self._code, self._pids = code, pids
+        self._walks: StackWalks | None = None
+        self._known: dict[tuple[str, int], StackAddresses] = {}
+
+    def walked(self, kernel: bool) -> bool:  # noqa: FBT001 - the only argument
+        """Return whether programs walk user stacks, at probes of the kernel or of programs.
+
+        Raises:
+            NotSupported: the kernel cannot unwind stacks as the user asks.
+        """
+        if not self._user or self._code is None:
+            return False
+        # The tables of programs that start later arrive after their first hits.
+        later = self._unwind == "auto" and not self._pids
+        return not later and walks_by_tables(self._unwind, kernel=kernel)
+
+    @staticmethod
+    def maps_of(keys: KeyLayout, most: int) -> Iterator[MapSpec]:
+        """Yield the maps of stacks for so many keys."""
+        stacks = _stack_entries(most)
+        for field in keys.fields:
+            column = field.column
+            if isinstance(column, StackColumn) and column.kind is StackKind.PYTHON:
+                yield MapSpec(MapType.HASH, 8, 8 + column.size, most, python_map(column))
+            elif isinstance(column, StackColumn) and field.walked:
+                size = VALUE_HEADER.size + column.size
+                yield MapSpec(MapType.HASH, 8, size, stacks, walk_map(column))
+            elif isinstance(column, StackColumn):
+                name = stack_map(column)
+                yield MapSpec(MapType.STACK_TRACE, 4, column.size, stacks, name)
+
+    def make_walks(self, keys: KeyLayout) -> StackWalks | None:
+        """Return new maps of walks if a stack is walked; None if none is, or they exist."""
+        if self._walks is not None or not any(field.walked for field in keys.fields):
+            return None
+        source = self._code() if self._code is not None else None
+        if source is None:
+            return None
+        self._walks = StackWalks(source, every=not self._pids)
+        self._walks.update(self._pids)
+        return self._walks
+
+    def update(self, pids: Iterable[int] = ()) -> None:
+        """Load the unwind tables of new code; of these processes in any case."""
+        if self._walks is not None:
+            self._walks.update(pids)
+
+    @property
+    def report(self) -> list[str]:
+        """How user stacks are unwound, for ``-v``."""
+        if not self._user:
+            return []
+        if self._walks is None:
+            return ["user stacks by frame pointers, followed in the kernel"]
+        return [self._walks.report]
+
+    def read(self, stack: Stack, maps: Mapping[str, Map]) -> StackAddresses:
+        """Return the addresses of a stack; none if the kernel recorded none."""
+        if not stack.walked and stack.number == NO_FRAMES:
+            return StackAddresses()
+        key = (walk_map if stack.walked else stack_map)(stack.column), stack.number
+        if key not in self._known:
+            data = maps[key[0]].get(struct.pack("=Q" if stack.walked else "=I", stack.number))
+            self._known[key] = (_walked if stack.walked else _followed)(data or b"")
+        return self._known[key]
+
+
+def _stack_entries(keys: int) -> int:
+    # Returns the size of a map of stacks that has at least 4 buckets for each key: of two stacks in
+    # one bucket the kernel keeps the first. It rounds the number of buckets up to a power of two,
+    # but makes only this many entries of 1 KiB.
+    buckets = max(_STACK_BUCKETS, 1 << (4 * keys - 1).bit_length())
+    return buckets // 2 + 1
