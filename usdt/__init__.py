@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     from usdt.engine.api.events import Events
     from usdt.engine.api.sessions import Session
     from usdt.engine.output.formatters.formatter import Event, EventValue, Span
-    from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
+    from usdt.engine.output.truncated import (
+        TruncatedHex,
+        TruncatedInt,
+        TruncatedList,
+        TruncatedStr,
+    )
     from usdt.libbpf.manager import Attachment, Manager
     from usdt.libbpf.program_links import ProgramLink, attach_program
     from usdt.probes.argspec import Operand
@@ -73,6 +78,7 @@ __all__ = (
     "SyscallError",
     "TargetError",
     "TracingError",
+    "TruncatedHex",
     "TruncatedInt",
     "TruncatedList",
     "TruncatedStr",
@@ -106,7 +112,9 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.api.events": ("Events",),
         "usdt.engine.api.sessions": ("Session",),
         "usdt.engine.output.formatters.formatter": ("Event", "EventValue", "Span"),
-        "usdt.engine.output.truncated": ("TruncatedInt", "TruncatedList", "TruncatedStr"),
+        "usdt.engine.output.truncated": (
+            *("TruncatedHex", "TruncatedInt", "TruncatedList", "TruncatedStr"),
+        ),
         "usdt.libbpf.manager": ("Attachment", "Manager"),
         "usdt.libbpf.program_links": ("ProgramLink", "attach_program"),
         "usdt.probes.argspec": ("Operand",),

@@ -7,8 +7,11 @@ import pytest
 from usdt.arch.locations import Register, ValueClass, ValueType
 from usdt.arch.operands import arch_of
 from usdt.cli.files.info import operand_line
-from usdt.engine.compiler.record.columns import IntColumn
+from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.plan import make_plan
+from usdt.engine.compiler.record.columns import Column, IntColumn
 from usdt.engine.compiler.record.layout import BadLayout, RecordField
+from usdt.engine.language import parse_items
 from usdt.probes.argspec import parse_arguments
 
 
@@ -59,6 +62,43 @@ def test_other_parts_are_not_read(machine: str, text: str) -> None:
     assert operand.kind == "register"
     assert operand.error is not None
     assert "holds a part of its" in operand.error
+
+
+_HALF = Argument("arg0", ValueType(ValueClass.UNSIGNED, 8), Register(112, 8), part_of=16)
+_QUARTER = Argument("arg0", ValueType(ValueClass.UNSIGNED, 4), Register(80, 4), part_of=8)
+
+
+def _column(argument: Argument, item: str) -> Column:
+    found = make_plan(parse_items(item), [argument], text=item, probe="a:b", declared=1)
+    return found.outputs[0].column
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["arg0", "hex(arg0)", "arg0 + 1", "hex(arg0 >> 3)", "-arg0", "(arg0 > 5) + 0", "arg0 * pid"],
+)
+def test_what_is_computed_from_a_low_half_is_marked(item: str) -> None:
+    column = _column(_HALF, item)
+    assert isinstance(column, IntColumn)
+    assert column.part_of == 16
+    field = RecordField(item, column, 40)
+    assert RecordField.from_json(field.to_json()) == field
+
+
+@pytest.mark.parametrize(
+    "item", ["(int)arg0", "(long)arg0", "*(int *)arg0", "((int *)arg0)[2]", "pid + 1"]
+)
+def test_what_does_not_depend_on_the_high_half_is_not_marked(item: str) -> None:
+    column = _column(_HALF, item)
+    assert isinstance(column, IntColumn)
+    assert column.part_of == 0
+
+
+def test_a_wider_result_is_its_low_part() -> None:
+    """On a 32-bit CPU: of eight bytes, four are known, also of the sum."""
+    column = _column(_QUARTER, "arg0 + 1l")
+    assert isinstance(column, IntColumn)
+    assert (column.type.size, column.part_of) == (4, 8)
 
 
 def test_recordings_keep_the_mark() -> None:

@@ -42,7 +42,7 @@ from usdt.engine.compiler.record.columns import (
 from usdt.engine.language.tree import StackKind, stack_of
 from usdt.engine.output.formatters.structures import StructValueFormatter
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
-from usdt.engine.output.truncated import TruncatedInt, TruncatedStr
+from usdt.engine.output.truncated import TruncatedHex, TruncatedInt, TruncatedStr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,7 +188,8 @@ def _number(column: IntColumn, data: bytes) -> Any:
     signed = column.type.kind is ValueClass.SIGNED
     number = int(struct.unpack("=q" if signed else "=Q", data)[0])
     if column.format is IntFormat.HEX:
-        return hex(number & ((1 << 8 * column.type.size) - 1))
+        shown = hex(number & ((1 << 8 * column.type.size) - 1))
+        return TruncatedHex(shown) if column.part_of else shown
     if column.part_of:
         return TruncatedInt(number)
     return number if column.names is None else column.names.number(number)

@@ -24,7 +24,7 @@ from usdt.engine.output.stacks import (
     stack_json,
     stack_lines,
 )
-from usdt.engine.output.truncated import TruncatedInt, TruncatedStr
+from usdt.engine.output.truncated import mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -153,13 +153,14 @@ class Results:
             text, as_json = frame_text(frame, shared=True), frame_json(frame, shared=True)
             return Part(name, text, as_json, identity=identity(frame))
         if isinstance(value, str):
-            shown = escape(value) + ("..." if isinstance(value, TruncatedStr) else "")
+            shown = escape(value) + mark_of(value)
             return Part(name, shown, quote(value))
         if isinstance(value, tuple):
             return Part(name, f"[{', '.join(map(str, value))}]", json.dumps(value))
         named = value.name if isinstance(value, NamedNumber) else ""
-        shown = f"{value} /* low part */" if isinstance(value, TruncatedInt) else str(value)
-        return Part(name, shown, json.dumps(value), named=named, number=_number(value))
+        return Part(
+            name, f"{value}{mark_of(value)}", json.dumps(value), named=named, number=_number(value)
+        )
 
     def _stack(self, name: str, stack: Stack) -> Part:
         kind = stack.column.kind

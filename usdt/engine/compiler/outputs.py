@@ -64,7 +64,18 @@ from usdt.engine.compiler.resolve import (
     resolve_caller,
 )
 from usdt.engine.compiler.value_names import Enumerators, ValueNames
-from usdt.engine.language.tree import MAX_FRAMES, Call, Name, StackKind, stack_of
+from usdt.engine.language.tree import (
+    MAX_FRAMES,
+    Call,
+    Cast,
+    Index,
+    Member,
+    Name,
+    StackKind,
+    Unary,
+    children,
+    stack_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +84,7 @@ if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.scope import DefaultFormat
-    from usdt.engine.language.tree import Item
+    from usdt.engine.language.tree import Expression, Item
 
 __all__ = ("Output", "argument_output", "output_of", "stack_output", "unavailable_output")
 
@@ -133,7 +144,12 @@ def output_of(item: Item, scope: Scope) -> Output:
     Raises:
         LanguageError: a name or type in the item is unknown, or operands do not fit.
     """
-    tree, key = item.expression, item.text
+    output = _output(item.expression, item.text, scope)
+    low = _low_part_in(item.expression, scope)
+    return output if low is None else _with_low_part(output, low)
+
+
+def _output(tree: Expression, key: str, scope: Scope) -> Output:
     if isinstance(tree, Call):
         return _call(tree, key, scope)
     if isinstance(tree, Name):
@@ -143,6 +159,35 @@ def output_of(item: Item, scope: Scope) -> Output:
         if builtin is not None:
             return builtin(tree, key, scope)
     return _typed(key, resolve(tree, scope), scope)
+
+
+def _low_part_in(tree: Expression, scope: Scope) -> Argument | None:
+    # The argument of which only the low part is known, and from which a number is computed.
+    match tree:
+        case Name():
+            found = scope.arguments.get(tree.name)
+            return found if found is not None and found.part_of else None
+        case Cast(operand=Name(name=name)):
+            found = scope.arguments.get(name)
+            if found is not None and 0 < tree.type.size <= found.type.size:
+                return None  # the low part is what was asked for
+        case Unary(op="*") | Member() | Index():
+            return None  # memory
+        case Call(function=function) if function != "hex":
+            return None
+    parts = (_low_part_in(one, scope) for one in children(tree))
+    return next((one for one in parts if one is not None), None)
+
+
+def _with_low_part(output: Output, argument: Argument) -> Output:
+    # The output of a number that is computed from the low part of an argument.
+    column, node = output.column, output.node
+    if not isinstance(column, IntColumn):
+        return output
+    if node.type.size > argument.type.size:
+        node = fold(Convert(node, argument.type))
+        column = replace(column, type=node.type)
+    return replace(output, column=replace(column, part_of=argument.part_of), node=node)
 
 
 def _caller(tree: Name, key: str, scope: Scope) -> Output:
@@ -198,9 +243,7 @@ def argument_output(
         typed = scope.types.argument(argument, node)
         return _typed(key, typed, scope, expand_pointers=expand_pointers)
     output = _plain(key, node, argument.display, argument.names)
-    if argument.part_of and isinstance(output.column, IntColumn):
-        return replace(output, column=replace(output.column, part_of=argument.part_of))
-    return output
+    return _with_low_part(output, argument) if argument.part_of else output
 
 
 def _context_array(

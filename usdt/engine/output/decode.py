@@ -300,7 +300,8 @@ def _integer(index: int, bit: int, field: RecordField, column: IntColumn, form: 
     value = f"value{index}"
     match column.format:
         case IntFormat.HEX:
-            return form.hexadecimal(f"({value} & {(1 << 8 * column.type.size) - 1})")
+            shown = form.hexadecimal(f"({value} & {(1 << 8 * column.type.size) - 1})")
+            return form.low_part(field.key, shown, column) if column.part_of else shown
         case IntFormat.BOOL:
             return form.boolean(value)
         case IntFormat.DECIMAL:

@@ -1,14 +1,20 @@
-"""Values that were cut when they were recorded, as Python objects."""
+"""Values that were cut when they were recorded, as Python objects, and how text marks them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ("TruncatedInt", "TruncatedList", "TruncatedStr")
+__all__ = ("TruncatedHex", "TruncatedInt", "TruncatedList", "TruncatedStr", "mark_of")
 
 
 class TruncatedInt(int):
     """A number of which only the low part is known."""
+
+    __slots__ = ()
+
+
+class TruncatedHex(str):
+    """A number in hexadecimal of which only the low part is known."""
 
     __slots__ = ()
 
@@ -21,3 +27,13 @@ class TruncatedStr(str):
 
 class TruncatedList(list[Any]):
     """A list of which only the first elements were recorded."""
+
+
+def mark_of(value: object) -> str:
+    """Return what follows a number or a string that was cut; "" for every other value."""
+    match value:
+        case TruncatedInt() | TruncatedHex():
+            return " /* low part */"
+        case TruncatedStr():
+            return "..."
+    return ""

@@ -18,7 +18,7 @@ from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.columns import IntColumn, IntFormat
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.formatter import constant
-from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
+from usdt.engine.output.truncated import TruncatedList, mark_of
 from usdt.engine.recording.blocks import RecordingError
 
 if TYPE_CHECKING:
@@ -128,12 +128,8 @@ def _cell(value: Any) -> str:
 def _marked(value: Any) -> str:
     # The text of a value; what was cut ends in a mark.
     match value:
-        case TruncatedInt():
-            return f"{value} /* low part */"
-        case TruncatedStr():
-            return f"{value}..."
         case TruncatedList():
             return f"{repr(value)[:-1]}, ...]" if value else "[...]"
         case str():
-            return value
-    return repr(value)
+            return value + mark_of(value)
+    return repr(value) + mark_of(value)

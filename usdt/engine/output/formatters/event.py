@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
+from usdt.engine.compiler.record.columns import IntFormat
 from usdt.engine.compiler.record.length_prefix import NULL, reason_of
 from usdt.engine.output.formatters.formatter import (
     Event,
@@ -19,7 +20,7 @@ from usdt.engine.output.formatters.formatter import (
 )
 from usdt.engine.output.socket_addresses import socket_address
 from usdt.engine.output.stacks import StackResolver
-from usdt.engine.output.truncated import TruncatedInt, TruncatedList, TruncatedStr
+from usdt.engine.output.truncated import TruncatedHex, TruncatedInt, TruncatedList, TruncatedStr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +54,7 @@ class EventFormatter:
         self.names: dict[str, Any] = {
             "Event": Event,
             "Span": Span,
+            "TruncatedHex": TruncatedHex,
             "TruncatedInt": TruncatedInt,
             "stacks": self.stacks,
             "text": _event_text,
@@ -87,8 +89,9 @@ class EventFormatter:
         return f"hex({value})"
 
     def low_part(self, key: str, value: str, column: IntColumn) -> str:
-        del key, column
-        return f"TruncatedInt({value})"
+        del key
+        made = "TruncatedHex" if column.format is IntFormat.HEX else "TruncatedInt"
+        return f"{made}({value})"
 
     def floating(self, value: str) -> str:
         return value

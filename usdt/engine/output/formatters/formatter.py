@@ -171,7 +171,7 @@ class Formatter(Protocol):
         """Format an unsigned integer in hexadecimal."""
 
     def low_part(self, key: str, value: str, column: IntColumn) -> str:
-        """Format an integer that is only the low part of a larger one."""
+        """Mark a formatted integer that is only the low part of a larger one."""
 
     def floating(self, value: str) -> str:
         """Format a float."""
