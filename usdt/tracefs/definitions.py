@@ -154,10 +154,15 @@ def list_events(root: Path) -> list[tuple[DefinedEvent, str]]:
 
 
 def defined_names(root: Path) -> dict[str, str]:
-    """Return ``GROUP/EVENT`` → file of each event that somebody defined, also of synthetic ones."""
+    """Return ``GROUP/EVENT`` → file of each event that somebody defined.
+
+    Synthetic events and those of programs (``user_events``) are defined, too.
+    """
     names = {event.name: event.file for event, _ in list_events(root)}
     for words in _lines(root / "dynamic_events"):
-        name = words[0].partition(":")[2] if words else ""
+        kind, _, name = words[0].partition(":") if words else ("", "", "")
+        if kind == "u":
+            name = f"user_events/{name}"
         if "/" in name:
             names.setdefault(name, "dynamic_events")
     return names
