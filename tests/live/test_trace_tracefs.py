@@ -339,3 +339,13 @@ def test_a_predicate_that_no_event_can_decide_is_an_error() -> None:
     path = build("default", "strings")
     done = run_usdt("trace", *VIA, f"{path}:strings:heap(uid == 0)")
     assert "a predicate cannot be decided through tracefs: uid" in one_error(done)
+
+
+@pytest.mark.parametrize("words", [VIA, ()], ids=["tracefs", "BPF"])
+def test_hits_whose_predicate_cannot_be_decided_are_counted(words: tuple[str, ...]) -> None:
+    command = f"{build('default', 'loop')} -q -n 10"
+    done = run_usdt("trace", *words, "-c", command, "loop:hit(100 / (arg0 - 3) != 7777, arg0)")
+    assert done.returncode == 0
+    assert done.stdout.count("loop:hit ") == 9
+    assert "loop:hit: skipped 1 hit with an unreadable predicate\n" in done.stderr
+    assert done.stderr.endswith("9 events, 0 lost\n")

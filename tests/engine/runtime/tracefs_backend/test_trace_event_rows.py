@@ -14,6 +14,7 @@ from usdt.engine.compiler.plan import ProbePlan, make_plan
 from usdt.engine.language import parse_probe
 from usdt.engine.output.decode import CONTEXT, Decoder
 from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.runtime.tracefs_backend.evaluate import Rejected
 from usdt.engine.runtime.tracefs_backend.event_plan import EventContext
 from usdt.engine.runtime.tracefs_backend.trace_event_rows import trace_event_rows
 from usdt.tracefs.format import parse_format
@@ -59,7 +60,7 @@ def _shown(items: str, *, max_comm: bytes = b"cat") -> dict[str, Any] | None:
     rows = trace_event_rows(_plan(items), _FORM)
     context = CONTEXT.pack(9, 9, 2, 0, max_comm)
     row = rows.row(_RECORD, context, _HEAD, max_comm)
-    if row is None:
+    if isinstance(row, Rejected):
         return None
     decoder = Decoder(JsonFormatter())
     decoder.add_layout(0, "made", rows.layout)
@@ -142,5 +143,20 @@ def test_a_predicate_that_no_record_decides_is_refused() -> None:
 def test_a_short_record_shows_what_it_has() -> None:
     rows = trace_event_rows(_plan("dfd, path, parts, words, gone"), _FORM)
     row = rows.row(_RECORD[:30], CONTEXT.pack(9, 9, 2, 0, b""), _HEAD, b"")
-    assert row is not None
+    assert not isinstance(row, Rejected)
     assert row[-8:] == (-14, b"", 0, b"", 0, b"", -14, b"")
+
+
+@pytest.mark.parametrize(
+    ("predicates", "why"),
+    [
+        ('gone == "a*b*c"', Rejected.UNDECIDED),
+        ("100 / (dfd + 100) == 1", Rejected.UNDECIDED),
+        ("dfd > 0", Rejected.FALSE),
+        ('dfd > 0, gone == "a*b*c"', Rejected.FALSE),
+        ('dfd > 0 && gone == "a*b*c"', Rejected.FALSE),
+    ],
+)
+def test_a_hit_that_is_not_shown_says_why(predicates: str, why: Rejected) -> None:
+    rows = trace_event_rows(_plan(predicates), _FORM)
+    assert rows.row(_RECORD, CONTEXT.pack(9, 9, 2, 0, b""), _HEAD, b"") is why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Constant
@@ -26,13 +27,20 @@ from usdt.engine.compiler.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.engine.compiler.ir import Node
 
-__all__ = ("evaluate", "leaves")
+__all__ = ("Rejected", "evaluate", "leaves", "rejected")
 
 _UNREADABLE = Unavailable("memory not readable")
+
+
+class Rejected(enum.Enum):
+    """Why a hit is not shown."""
+
+    FALSE = enum.auto()  # a predicate is false
+    UNDECIDED = enum.auto()  # a predicate needs a value that cannot be read, or divides by zero
 
 
 def leaves(node: Node) -> Iterator[Node]:
@@ -105,3 +113,18 @@ def evaluate(
             sides = evaluate(one, leaf, text), evaluate(two, leaf, text)
             return fold(Compare(op, *sides, operands, kind))
     return leaf(node)
+
+
+def rejected(
+    predicates: Sequence[Node],
+    leaf: Callable[[Node], Node],
+    text: Callable[[Node | None], bytes | None],
+) -> Rejected | None:
+    """Return why a hit is not shown; None if all predicates are true. See :func:`evaluate`."""
+    for predicate in predicates:
+        found = evaluate(predicate, leaf, text)
+        if not isinstance(found, Number):
+            return Rejected.UNDECIDED
+        if not found.value:
+            return Rejected.FALSE
+    return None

@@ -25,7 +25,7 @@ from usdt.engine.compiler.record.columns import (
     BytesColumn,
     StringColumn,
 )
-from usdt.engine.runtime.tracefs_backend.evaluate import evaluate
+from usdt.engine.runtime.tracefs_backend.evaluate import Rejected, evaluate, rejected
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
 from usdt.engine.runtime.tracefs_backend.event_planner import COMM, HEADS, EventPlanner, collect
 
@@ -202,8 +202,8 @@ class EventDecoder:
 
     def row(
         self, values: tuple[Any, ...], context: bytes, record: bytes, head: EventContext
-    ) -> tuple[Any, ...] | None:
-        """Return the row of a record, or None if a predicate is false.
+    ) -> tuple[Any, ...] | Rejected:
+        """Return the row of a record, or why it is not shown.
 
         Args:
             values: the values from unpack().
@@ -224,10 +224,9 @@ class EventDecoder:
                 return None
             return _located(record, pointer)
 
-        for predicate in self._event.plan.predicates:
-            found = evaluate(predicate, leaf, text)
-            if not isinstance(found, Number) or not found.value:
-                return None
+        why = rejected(self._event.plan.predicates, leaf, text)
+        if why is not None:
+            return why
         marks = 0
         computed: list[int] = []
         for index, output in self._computed:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from usdt.engine.runtime.attach.attach_points import EventTarget
 from usdt.engine.runtime.attach.requests import AttachFailure
 from usdt.engine.runtime.poller import Pollable
 from usdt.engine.runtime.session import Lost
+from usdt.engine.runtime.tracefs_backend.evaluate import Rejected
 from usdt.engine.runtime.tracefs_backend.event_plan import (
     TID,
     VARIANT,
@@ -113,6 +115,7 @@ class TracefsSession(Pollable, Closeable):
         self._birth: tuple[EventFormat, int] | None = None
         self._rest: Iterator[list[Any]] = iter(())
         self._lost = 0
+        self._undecided: Counter[str] = Counter()  # hits by probe
         self._started = False
         self.attach_log = [
             f"left by a killed run, removed: {name}" for name in clean(self._root)[0]
@@ -336,11 +339,12 @@ class TracefsSession(Pollable, Closeable):
         )
 
     def lost(self) -> list[Lost]:
-        """Return the lost hits; the kernel counts those of all probes together."""
+        """Return undecided hits, and lost ones: the kernel counts those of all probes together."""
         number = self._lost or self._instance.dropped()
         names = list(dict.fromkeys(self._probes))
         probe = names[0] if len(names) == 1 else f"any of {len(names)} probes"
-        return [Lost(probe, number, 0)] if number else []
+        undecided = [Lost(name, 0, hits) for name, hits in self._undecided.items()]
+        return [*undecided, *([Lost(probe, number, 0)] if number else ())]
 
     def _batches(self, records: list[RawRecord]) -> Iterator[list[Any]]:
         rows: list[tuple[Any, ...]] = []
@@ -369,7 +373,7 @@ class TracefsSession(Pollable, Closeable):
         record = bytes(view)
         values = reader.unpack(record)
         number = values[VARIANT]
-        row = self._row(number, values, when, cpu, record)
+        row = self._accepted(number, self._row(number, values, when, cpu, record))
         return () if row is None else ((number, row),)
 
     def _event_hits(
@@ -386,13 +390,24 @@ class TracefsSession(Pollable, Closeable):
         for number, rows in variants:
             context = self._context_of((number, tid, cpu, comm))
             row = None if context is None else rows.row(record, context, head, comm)
+            row = self._accepted(number, row)
             if row is not None:
                 found.append((number, row))
         return found
 
+    def _accepted(
+        self, number: int, row: tuple[Any, ...] | Rejected | None
+    ) -> tuple[Any, ...] | None:
+        # The row of a hit that is shown; counts hits whose predicate cannot be decided.
+        if not isinstance(row, Rejected):
+            return row
+        if row is Rejected.UNDECIDED:
+            self._undecided[self._probes[number]] += 1
+        return None
+
     def _row(
         self, number: int, values: tuple[Any, ...], when: int, cpu: int, record: bytes
-    ) -> tuple[Any, ...] | None:
+    ) -> tuple[Any, ...] | Rejected | None:
         maker = self._variants[number].rows
         name = maker.name(record, values)
         key = (number, values[TID], cpu, thread_name(values[TID]) if name is None else name)

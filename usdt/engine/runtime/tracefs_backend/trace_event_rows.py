@@ -25,12 +25,14 @@ from usdt.engine.compiler.ir import (
     wrap,
 )
 from usdt.engine.compiler.record.columns import ArrayColumn, BufferColumn, StringColumn
-from usdt.engine.runtime.tracefs_backend.evaluate import evaluate
+from usdt.engine.runtime.tracefs_backend.evaluate import Rejected, evaluate, rejected
 from usdt.engine.runtime.tracefs_backend.event_filter import kernel_filter
 from usdt.engine.runtime.tracefs_backend.event_planner import HEADS, PlanWalk, collect
 from usdt.engine.runtime.tracefs_backend.fetch_args import UnsupportedFetch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from usdt.arch.locations import ValueType
     from usdt.engine.compiler.outputs import Output
     from usdt.engine.compiler.plan import ProbePlan
@@ -142,8 +144,8 @@ class TraceEventRows:
 
     def row(
         self, record: bytes, context: bytes, head: EventContext, comm: bytes
-    ) -> tuple[Any, ...] | None:
-        """Return the row of a record; None if a predicate is false or cannot be decided.
+    ) -> tuple[Any, ...] | Rejected:
+        """Return the row of a record, or why it is not shown.
 
         Args:
             record: the bytes of the record.
@@ -152,10 +154,9 @@ class TraceEventRows:
             comm: the thread's name.
         """
         values = _Values(record, head, comm)
-        for predicate in self.plan.predicates:
-            found = values.of(predicate)
-            if not isinstance(found, Number) or not found.value:
-                return None
+        why = values.rejected(self.plan.predicates)
+        if why is not None:
+            return why
         marks = 0
         parts: list[Any] = []
         for index, output in enumerate(self.plan.outputs):
@@ -184,6 +185,10 @@ class _Values:
     def of(self, node: Node) -> Node:
         """Return the value of an expression: a Number, or Unavailable."""
         return evaluate(node, self._leaf, self._text)
+
+    def rejected(self, predicates: Sequence[Node]) -> Rejected | None:
+        """Return why the record is not shown; None if all predicates are true."""
+        return rejected(predicates, self._leaf, self._text)
 
     def string(self, output: Output) -> tuple[int, bytes]:
         """Return (length prefix, bytes) of a string, as a program stores it."""
