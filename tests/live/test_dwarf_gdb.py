@@ -13,7 +13,8 @@ from tracing_tools import run_usdt
 from usdt.btf import types as btf_types
 from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.functions import FunctionFile
-from usdt.uprobes.parameters import DebugParameters, problem_of
+from usdt.uprobes.parameters import DebugParameters
+from usdt.uprobes.typed_arguments import problem_of
 
 if TYPE_CHECKING:
     from pathlib import Path

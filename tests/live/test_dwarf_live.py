@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import debian
 import pytest
@@ -25,6 +23,9 @@ from usdt.elf.file import ElfFile
 from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.functions import FunctionFile
 from usdt.uprobes.parameters import DebugParameters
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
@@ -437,62 +438,3 @@ def test_a_live_interpreter_of_debian(tmp_path: Path) -> None:
         for line in (tmp_path / "out").read_text().splitlines()
     ]
     assert names.count("Shop") == 3
-
-
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "uprobes.md"
-
-
-def _examples() -> list[tuple[str, list[str]]]:
-    found: list[tuple[str, list[str]]] = []
-    for line in DOCS.read_text().splitlines():
-        if line.startswith("    $ "):
-            found.append((line.removeprefix("    $ "), []))
-        elif found and line.startswith("    "):
-            found[-1][1].append(line.removeprefix("    "))
-        elif not line.startswith("    ") and found and line:
-            found.append(("", []))
-    return [one for one in found if one[0]]
-
-
-def _alike(line: str) -> str:
-    # Addresses, sizes, folders and what stands before the probe's name are the machine's.
-    line = re.sub(r"(address|offset) 0x[0-9a-f]+", r"\1", line)
-    line = re.sub(r"0x[0-9a-f]{9,}", "ADDRESS", line)
-    line = re.sub(r"\d+ bytes", "bytes", re.sub(r"\S*/(values|objects|server)", r"\1", line))
-    return re.sub(r" +", " ", re.sub(r"^.*?(?=uprobe:)", "", line))
-
-
-_SERVER = """
-struct limits { int clients; const char *name; } limits = {100, "default"};
-struct request { int id; } *queue;
-static int open_requests;
-__attribute__((noinline)) int handle(struct request *r) { return open_requests += r->id > 0; }
-int main(void) {
-    struct request one = {1}, two = {2};
-    handle(&one);
-    queue = &two;
-    return handle(&two) - 2;
-}
-"""
-
-
-def _program_of(command: str, folder: Path) -> Path:
-    if "./server" not in command:
-        return program("gccO2v5", "objects" if "objects" in command else "values")
-    path = folder / "server"
-    words = [need_program("gcc"), "-g", "-O1", "-x", "c", "-o", path, "-"]
-    subprocess.run(words, input=_SERVER, text=True, check=True)
-    return path
-
-
-@_x86_64
-@pytest.mark.parametrize(("command", "wanted"), _examples())
-def test_the_examples_of_the_page_are_what_is_seen(
-    command: str, wanted: list[str], tmp_path: Path
-) -> None:
-    path = _program_of(command, tmp_path)
-    words = shlex.split(command.removeprefix("usdt ").replace("./", f"{path.parent}/"))
-    done = run_usdt(*words)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if not line.startswith('{"function"')]
-    assert [_alike(line) for line in lines] == [_alike(line) for line in wanted if line]

@@ -188,7 +188,8 @@ def differences(
             if number is None:  # addr2line looks at lines that belong to no unit, too
                 continue
             unit = lines._unit(number)
-            name = unit._skeleton.text(unit._skeleton.root, 3)  # DW_AT_name
+            owner = unit.unit.skeleton or unit.unit
+            name = owner.text(owner.root, 3)  # DW_AT_name
             symbol = symbols.find(address)
             known = "" if symbol is None else symbol.name
             if not ours and theirs[0][1].startswith("??"):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.dwarf.index.files import DiePosition
+    from usdt.dwarf.places.locals import LocalDebug
+    from usdt.dwarf.places.scopes import CodePlace, CodeScopes
     from usdt.dwarf.types.variables import VariableDebug
     from usdt.dwarf.types.variants import VariantPart
     from usdt.dwarf.units.units import Unit
@@ -96,7 +98,8 @@ class DebugInfo(Closeable):
         """Close every opened file; types that were already created remain usable."""
         self.btf.close()
         self._scopes.clear()
-        self.__dict__.pop("_variables", None)
+        for name in ("_variables", "_code_scopes"):
+            self.__dict__.pop(name, None)
         self._files.close()
 
     @property
@@ -204,6 +207,51 @@ class DebugInfo(Closeable):
             die=self._die,
             qualified=self._qualified,
         )
+
+    # ------------------------------------------------------------ places inside functions
+
+    def line_places(self, source: str, line: int) -> list[CodePlace]:
+        """Return the places at which a source line begins, sorted by address.
+
+        Raises:
+            ProbeNotFound: there is none; the message says why.
+            DwarfError: the debug information is damaged.
+        """
+        from usdt.dwarf.places.source_places import SourcePlaces  # noqa: PLC0415 - only for lines
+
+        with checked(self.name, f"the line {source}:{line}"):
+            return SourcePlaces(self._files, self._code_scopes).find(source, line)
+
+    @property
+    def bias(self) -> int:
+        """The difference between addresses in the debug information and those in the program."""
+        return self._files.bias
+
+    def place(self, address: int) -> CodePlace | None:
+        """Return the place at a link-time address of the program; None if no function has it.
+
+        Raises:
+            DwarfError: the debug information is damaged.
+        """
+        with checked(self.name, f"the code at {address:#x}"):
+            return self._code_scopes.place(address)
+
+    def locals(self, place: CodePlace) -> list[LocalDebug]:
+        """Return the parameters and local variables of a place.
+
+        Raises:
+            DwarfError: the debug information is damaged.
+        """
+        from usdt.dwarf.places.locals import LocalFinder  # noqa: PLC0415 - only for places
+
+        with checked(self.name, f"the variables at {place.address:#x}"):
+            return LocalFinder(self.btf, self._die, self._files.bias).find(place)
+
+    @functools.cached_property
+    def _code_scopes(self) -> CodeScopes:
+        from usdt.dwarf.places.scopes import CodeScopes  # noqa: PLC0415 - only for places
+
+        return CodeScopes(self._nested_functions, self._die, self._files.bias)
 
     # ------------------------------------------------------------ types
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
+from usdt.arch.dwarf_registers import register_name
 from usdt.base.errors import BtfError, TracingError
 from usdt.btf.types import Array
 from usdt.elf.file import ElfFile
+from usdt.unwind.rules import Expression
 from usdt.uprobes.cxx_pass_by_reference import passed_by_reference, virtual_bases
 
 if TYPE_CHECKING:
@@ -18,8 +20,11 @@ if TYPE_CHECKING:
 
     from usdt.btf.reader import Btf
     from usdt.dwarf.info import DebugInfo, FunctionDebug
+    from usdt.dwarf.places.locals import LocalDebug
+    from usdt.dwarf.places.scopes import CodePlace
     from usdt.dwarf.types.variables import VariableDebug
     from usdt.dwarf.types.variants import VariantPart
+    from usdt.unwind.frame_table import FrameTable
 
 __all__ = ("Debug", "debug_of", "required_debug")
 
@@ -30,12 +35,17 @@ class Debug:
     Args:
         elf: the file; closed with this object.
         info: its debug information.
+
+    Attributes:
+        elf: the file.
     """
 
     def __init__(self, elf: ElfFile, info: DebugInfo) -> None:
         self.path = elf.path
+        self.elf = elf
         self.machine = elf.machine_name
         self._info = info
+        self._frames: FrameTable | None = None
         # The readers form reference cycles, which the garbage collector may free late.
         self._closing = weakref.finalize(self, _close, elf, info)
 
@@ -60,6 +70,52 @@ class Debug:
             TracingError: its description is damaged.
         """
         return self._info.function(address, symbol)
+
+    def line_places(self, source: str, line: int) -> list[CodePlace]:
+        """Return the places at which a source line begins.
+
+        Raises:
+            ProbeNotFound: there is none; the message says why.
+            TracingError: the debug information is damaged.
+        """
+        return self._info.line_places(source, line)
+
+    def place(self, address: int) -> CodePlace | None:
+        """Return the place at a link-time address; None if no function is known there.
+
+        Raises:
+            TracingError: the debug information is damaged.
+        """
+        return self._info.place(address)
+
+    def locals(self, place: CodePlace) -> list[LocalDebug]:
+        """Return the parameters and local variables of a place.
+
+        Raises:
+            TracingError: the debug information is damaged.
+        """
+        return self._info.locals(place)
+
+    @property
+    def bias(self) -> int:
+        """The difference between addresses in the debug information and those in the program."""
+        return self._info.bias
+
+    def frame_address(self, address: int) -> tuple[str, int] | None:
+        """Return a function's canonical frame address at an instruction: register and offset.
+
+        Raises:
+            TracingError: the unwind table is damaged.
+        """
+        if self._frames is None:
+            from usdt.unwind.frame_table import FrameTable  # noqa: PLC0415 - only for variables
+
+            self._frames = FrameTable(self.elf)
+        row = self._frames.row(address)
+        cfa = None if row is None else row.cfa
+        if cfa is None or isinstance(cfa, Expression):
+            return None
+        return register_name(self.machine, cfa.register), cfa.offset
 
     def type_id(self, name: str) -> int:
         """Return the ID of a type by its name, such as ``struct request``.

@@ -23,6 +23,8 @@ from usdt.engine.compiler.ir import (
     S64,
     U64,
     Arithmetic,
+    BtfType,
+    ByAddress,
     Compare,
     Convert,
     Deref,
@@ -30,6 +32,7 @@ from usdt.engine.compiler.ir import (
     Node,
     Number,
     PointerExpr,
+    Unavailable,
 )
 from usdt.engine.compiler.limits import DEFAULT_STRUCT
 from usdt.engine.compiler.resolve.btf_types import BtfTypes, value_type
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.dwarf.types.variants import Variant
+    from usdt.engine.compiler.arguments import Argument
+    from usdt.engine.compiler.ir import ArgumentValue
     from usdt.engine.language.tree import Cast, Index, Member, Unary
     from usdt.uprobes.debug_info import Debug
     from usdt.uprobes.library_types.containers import SequenceView
@@ -91,6 +96,22 @@ class DwarfTypeProvider(BtfTypes):
         except BtfError:
             return ""
         return f"; did you mean the variable {near}?" if near else ""
+
+    def argument(self, argument: Argument, node: ArgumentValue) -> Node:
+        """Return an argument with its type; an expression may compute it."""
+        match argument.type_ref:
+            case BtfType(id=number, computed=value) if value is not None:
+                return self._typed(self._with_type(value, argument.type, number), number)
+            case ByAddress(id=number, computed=address) if address is not None:
+                reason = f"values of its type ({argument.type.size} bytes) cannot be read"
+                return self._at(address, 0, number, 0) or Unavailable(reason)
+        return super().argument(argument, node)
+
+    def _with_type(self, value: Node, kind: ValueType, number: int) -> Node:
+        if isinstance(self.btf.resolve(number), btf_types.Pointer):
+            return value
+        made = fold(Convert(value, kind))
+        return replace(made, type_id=number) if isinstance(made, Convert) else made
 
     def _typed(self, node: Node, number: int) -> Node:
         # A reference is replaced by the object it refers to.

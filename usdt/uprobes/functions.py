@@ -8,11 +8,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
-from usdt.base.errors import ProbeNotFound
+from usdt.base.errors import BtfError, ProbeNotFound
 from usdt.base.frozen import frozen, replace
 from usdt.elf.file import ElfFile
 from usdt.elf.format import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT
 from usdt.elf.symbol_tables import SymbolTables
+from usdt.engine.language.pattern import SOURCE_LINE
 from usdt.uprobes.instruction_boundary import boundary_problem
 from usdt.uprobes.name_patterns import (
     bare_name,
@@ -27,7 +28,9 @@ from usdt.uprobes.unsafe_instructions import is_unsafe, refused_reason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from usdt.dwarf.places.scopes import CodePlace
     from usdt.elf.symbol_table import ElfSymbol
+    from usdt.uprobes.debug_info import Debug
 
 __all__ = ("FunctionFile", "ProbeFunction")
 
@@ -71,6 +74,8 @@ class ProbeFunction:
         aliases: other symbols of the same function.
         is_go: True for Go code.
         no_return: why its return cannot be probed; "" if it can.
+        written: how the probe names it, if not by the function: ``source.c:12``.
+        place: the place in debug information, if it was found by it.
     """
 
     name: str
@@ -84,11 +89,25 @@ class ProbeFunction:
     aliases: tuple[str, ...] = ()
     is_go: bool = False
     no_return: str = ""
+    written: str = ""
+    place: CodePlace | None = None
 
     @property
     def label(self) -> str:
-        """``function``, or ``function+0x10`` inside it."""
+        """The name as it is written: ``function``, ``function+0x10``, ``source.c:12``."""
+        if self.written:
+            return self.written
         return f"{self.name}+{self.offset_in_function:#x}" if self.offset_in_function else self.name
+
+    @property
+    def address(self) -> int:
+        """The link-time address."""
+        return self.start + self.offset_in_function
+
+    @property
+    def inside(self) -> bool:
+        """True at a place inside a function, where no convention says what its parameters are."""
+        return bool(self.offset_in_function) or self.place is not None
 
     @property
     def probe(self) -> str:
@@ -138,6 +157,8 @@ class FunctionFile(Closeable):
         name = literal_of(pattern)
         if name is not None and _ADDRESS.fullmatch(name):
             return self._drop_unsafe([self._at(int(name, 16))])
+        if name is not None and (line := SOURCE_LINE.fullmatch(name)) is not None:
+            return self._drop_unsafe(self._at_line(line[1], int(line[2]), name))
         offset = _OFFSET.fullmatch(pattern)
         if offset is not None:
             pattern, shift = offset[1], int(offset[2], 0)
@@ -330,6 +351,39 @@ class FunctionFile(Closeable):
             name, "", self.path, self.machine, address, 0, 0, offset, (), self.is_go, no_return
         )
 
+    def _at_line(self, source: str, line: int, written: str) -> list[ProbeFunction]:
+        from usdt.uprobes.debug_info import required_debug  # noqa: PLC0415 - only for lines
+
+        try:
+            self.debug = required_debug(self.path, self.open_path, self.roots)
+        except BtfError as err:
+            raise ProbeNotFound(str(err)) from err
+        try:
+            places = self.debug.line_places(source, line)
+        except ProbeNotFound as err:
+            raise ProbeNotFound(f"{self.path}: {err}") from err
+        return [found for one in places if (found := self._placed(one, written)) is not None]
+
+    def _placed(self, place: CodePlace, written: str) -> ProbeFunction | None:
+        offset = self.elf.offset_of(place.address, executable=True)
+        if offset is None:
+            return None
+        return ProbeFunction(
+            shown_name(place.function),
+            "" if place.inlined else place.function,
+            self.path,
+            self.machine,
+            place.start,
+            0,
+            place.address - place.start,
+            offset,
+            (),
+            self.is_go,
+            f"it is a place inside {shown_name(place.function)}; trace the return of that",
+            written,
+            place,
+        )
+
     def _shifted(self, function: ProbeFunction, shift: int) -> ProbeFunction:
         address = function.start + shift
         offset = self.elf.offset_of(address, executable=True)
@@ -385,6 +439,7 @@ class FunctionFile(Closeable):
                 return _OWN_RETURN_ADDRESS
         return ""
 
+    debug: Debug | None = None  # debug information, once it was needed; kept open by its users
     described = False  # True to collect all aliases, which reads every symbol
 
     def _symbols_at(self, symbol: ElfSymbol) -> list[ElfSymbol]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from usdt.arch.abi import NotReadable, Passed, PassedInRegisters, Value, passing_of
-from usdt.arch.locations import Address, AtFunctionReturn, Memory, Unreadable, ValueClass, ValueType
+from usdt.arch.abi import NotReadable, Passed, Value, passing_of
+from usdt.arch.locations import Unreadable
 from usdt.base.errors import BtfError, TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.btf import types as btf_types
-from usdt.engine.compiler.arguments import Argument, Display
-from usdt.engine.compiler.ir import BtfType, ByAddress, InRegisters
-from usdt.engine.compiler.resolve.btf_types import enum_names, is_wide, value_type
+from usdt.engine.compiler.arguments import Argument
 from usdt.uprobes.dwarf_types import DwarfTypeProvider
+from usdt.uprobes.place_variables import PlaceVariables
+from usdt.uprobes.typed_arguments import (
+    ParameterInfo,
+    TypedArguments,
+    location_text,
+    problem_of,
+)
 
 if TYPE_CHECKING:
     from usdt.dwarf.info import FunctionDebug, ParameterDebug
@@ -25,25 +30,6 @@ __all__ = (
     "Prototype",
     "problem_of",
 )
-
-_ADDRESS = ValueType(ValueClass.UNSIGNED, 8)
-
-
-@frozen
-class ParameterInfo:
-    """A parameter or result, as ``usdt info`` shows it.
-
-    Attributes:
-        name: name of the parameter, or ``return``.
-        type: its type in the source language.
-        where: its location as text.
-        argument: the probe argument.
-    """
-
-    name: str
-    type: str
-    where: str
-    argument: Argument
 
 
 @frozen
@@ -93,6 +79,9 @@ class DebugParameters:
 
     Args:
         debug: the debug information.
+
+    Attributes:
+        typed: makes the arguments.
     """
 
     def __init__(self, debug: Debug) -> None:
@@ -102,6 +91,8 @@ class DebugParameters:
             for rust in (False, True)
         }
         self._known: dict[tuple[int, str], FunctionDebug | None] = {}
+        self.typed = TypedArguments(debug)
+        self._places = PlaceVariables(debug, self.typed)
 
     def types(self, function: ProbeFunction | None = None) -> DwarfTypeProvider:
         """Return the provider of types and members for a function's language."""
@@ -141,7 +132,9 @@ class DebugParameters:
             TracingError: its description is damaged.
         """
         found = self.described(function)
-        if found is None or function.is_go or function.offset_in_function:
+        if function.inside:
+            return self._places.variables(function)
+        if found is None or function.is_go:
             return []
         try:
             return self._parameters(function, found)
@@ -160,34 +153,23 @@ class DebugParameters:
         shown = tuple(self.parameters(function))
         return Prototype(found.declaration, found.file, found.line, found.language, shown)
 
-    def is_number(self, argument: Argument) -> bool:
-        """Return whether an argument is an integer of any size; pointers are none."""
-        if argument.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED):
-            return argument.display is not Display.HEX
-        reference = argument.type_ref
-        if not isinstance(reference, InRegisters | ByAddress):
-            return False
-        return is_wide(self.debug.btf.resolve(reference.id))
-
     def _parameters(self, function: ProbeFunction, found: FunctionDebug) -> list[ParameterInfo]:
         locations, result = self._locations(found)
         shown = []
         for number, (one, passed) in enumerate(zip(found.parameters, locations, strict=True)):
             name = one.name or f"arg{number}"
-            argument = self._argument(name, one.type_id, passed, returned=False)
-            shown.append(
-                ParameterInfo(
-                    name, self._declared(one, found.language), _where(argument, passed), argument
-                )
-            )
+            argument = self.typed.argument(name, one.type_id, passed, returned=False)
+            declared = self._declared(one, found.language)
+            where = location_text(argument, passed)
+            shown.append(ParameterInfo(name, declared, where, argument))
         if found.returns and not self._is_unknown(found.returns):
-            argument = self._argument("return", found.returns, result, returned=True)
+            argument = self.typed.argument("return", found.returns, result, returned=True)
             if function.no_return:
                 result = NotReadable(function.no_return)
                 argument = Argument("return", argument.type, Unreadable(function.no_return))
             kind = self.debug.text(found.returns, found.language)
             argument = replace(argument, hidden=True)  # only shown if an item names it
-            shown.append(ParameterInfo("return", kind, _where(argument, result), argument))
+            shown.append(ParameterInfo("return", kind, location_text(argument, result), argument))
         return shown
 
     def _declared(self, one: ParameterDebug, language: str) -> str:
@@ -214,117 +196,6 @@ class DebugParameters:
             self.debug.btf, self.debug.machine, values, result, rust=found.language == "rust"
         )
 
-    # ------------------------------------------------------------ as arguments
-
-    def _argument(self, name: str, number: int, passed: Passed, *, returned: bool) -> Argument:
-        kind = self._value_type(number)
-        whole = kind or ValueType(ValueClass.BYTES, self._size(number))
-        if isinstance(passed, NotReadable):
-            return _lost_argument(name, whole, passed.reason, returned=returned)
-        if isinstance(passed, PassedInRegisters):
-            return self._spread(name, number, passed, kind, returned=returned)
-        location = passed.register
-        fetch: Any
-        if passed.displacement is None:
-            fetch = AtFunctionReturn(location) if returned else location
-            return Argument(name, whole, fetch, type_ref=ByAddress(number))
-        size = whole.size if kind is not None else location.size
-        if passed.pointer:
-            fetch = Memory(
-                location.offset, None, 1, passed.displacement, location.size, location.size
-            )
-            return Argument(name, whole, fetch, type_ref=ByAddress(number))
-        found = self.debug.btf.resolve(number)
-        shown = (btf_types.Composite, btf_types.Array, btf_types.Int)  # Int: __int128
-        if kind is None and not isinstance(found, shown):
-            # A long double is shown as bytes.
-            fetch = Memory(location.offset, None, 1, passed.displacement, location.size, whole.size)
-            return Argument(name, whole, fetch)
-        if kind is None:
-            fetch = Address(location.offset, passed.displacement, location.size, location.size)
-            return Argument(name, whole, fetch, type_ref=ByAddress(number))
-        fetch = Memory(location.offset, None, 1, passed.displacement, location.size, size)
-        return Argument(name, kind, fetch, names=self._names(number), type_ref=BtfType(number))
-
-    def _spread(
-        self,
-        name: str,
-        number: int,
-        passed: PassedInRegisters,
-        kind: ValueType | None,
-        *,
-        returned: bool,
-    ) -> Argument:
-        pieces = passed.pieces
-        if kind is not None and len(pieces) == 1 and pieces[0].size == kind.size:
-            register = pieces[0].register
-            if register is None:
-                return _lost_argument(name, kind, pieces[0].problem, returned=returned)
-            fetch = AtFunctionReturn(register) if returned else register
-            display = Display.HEX if self._is_pointer(number) else Display.INTEGER
-            names = self._names(number)
-            return Argument(
-                name, kind, fetch, display=display, names=names, type_ref=BtfType(number)
-            )
-        whole = ValueType(ValueClass.BYTES, self.debug.btf.size_of(number))
-        register = next((one.register for one in pieces if one.register is not None), None)
-        if register is None:
-            reason = pieces[0].problem if pieces else "it is empty"
-            return _lost_argument(name, whole, reason, returned=returned)
-        fetch = AtFunctionReturn(register) if returned else register
-        return Argument(name, whole, fetch, type_ref=InRegisters(number, pieces, returned=returned))
-
-    def _size(self, number: int) -> int:
-        try:
-            return self.debug.btf.size_of(number)
-        except BtfError:  # only declared
-            return 0
-
     def _is_unknown(self, number: int) -> bool:
         # True for an unknown type; such a result is read as a word, as without debug information.
         return isinstance(self.debug.btf.type(number), btf_types.Unknown)
-
-    def _is_pointer(self, number: int) -> bool:
-        return isinstance(self.debug.btf.resolve(number), btf_types.Pointer)
-
-    def _names(self, number: int) -> Any:
-        return enum_names(self.debug.btf.resolve(number))
-
-    def _value_type(self, number: int) -> ValueType | None:
-        # The type of a number; None for other types.
-        found = self.debug.btf.resolve(number)
-        if isinstance(found, btf_types.Pointer):
-            return ValueType(ValueClass.UNSIGNED, self.debug.btf.size_of(number))
-        if isinstance(found, btf_types.Float) and found.size in (4, 8):
-            return ValueType(ValueClass.FLOAT, found.size)
-        return value_type(self.debug.btf, number)
-
-
-def _lost_argument(name: str, kind: ValueType, reason: str, *, returned: bool) -> Argument:
-    # An unreadable result keeps its location, so that the probe fires at the return.
-    lost = Unreadable(reason)
-    if returned:
-        return Argument(name, ValueType(ValueClass.UNSIGNED, 8), AtFunctionReturn(lost))
-    return Argument(name, kind, lost)
-
-
-def problem_of(argument: Argument) -> str:
-    """Return why an argument cannot be read at all; "" if it or a part of it can."""
-    fetch = (
-        argument.fetch.register if isinstance(argument.fetch, AtFunctionReturn) else argument.fetch
-    )
-    return fetch.reason if isinstance(fetch, Unreadable) else ""
-
-
-def _where(argument: Argument, passed: Passed) -> str:
-    problem = problem_of(argument)
-    if problem:
-        return f"not readable: {problem}"
-    problems = (
-        [one for one in passed.pieces if one.problem]
-        if isinstance(passed, PassedInRegisters)
-        else []
-    )
-    if problems:
-        return f"{passed.where}; {problems[0].name} not readable"
-    return passed.where

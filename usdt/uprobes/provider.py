@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from usdt.arch.context_registers import ContextRegisters
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.base.errors import LanguageError, TracingError
+from usdt.base.frozen import replace
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.compiler.arguments import known_names
 from usdt.engine.language.needs_types import needs_members, needs_types, untyped_names
+from usdt.engine.language.pattern import SOURCE_LINE
 from usdt.engine.language.tree import ALL_ARGUMENTS, Name, names_in, walk
 from usdt.engine.runtime.attach.attach_points import AttachPoint
 from usdt.uprobes.arguments import (
@@ -59,6 +61,7 @@ class FunctionRequest:
     ) -> None:
         if text.path is None:
             name = text.name if ":" not in text.name else "FUNCTION"
+            name = "SOURCE:LINE" if SOURCE_LINE.fullmatch(text.name) else name
             raise LanguageError(
                 text.text,
                 0,
@@ -84,6 +87,8 @@ class FunctionRequest:
             ElfError: the file is not an ELF program or library.
         """
         if open_path not in self._found:
+            from usdt.uprobes.parameters import DebugParameters  # noqa: PLC0415 - not for arg0… alone
+
             with FunctionFile(path, open_path, roots=_roots(pid)) as file:
                 found = file.find(self.text.name)
                 elsewhere = foreign_machine_reason(file.machine)
@@ -91,6 +96,8 @@ class FunctionRequest:
                     raise TracingError(f"{path}: {elsewhere}")
                 found = self._check(file, found)
                 self.notes += file.notes
+                if file.debug is not None:
+                    self._debug.setdefault(open_path, DebugParameters(file.debug))
             self._found[open_path] = found
         return self._found[open_path]
 
@@ -100,14 +107,16 @@ class FunctionRequest:
         ends = sorted(names & {"duration", "return"})
         bad = [one for one in found if one.no_return] if ends else []
         if bad and len(bad) == len(found):
-            raise TracingError(f"{file.path}: no return probe on {bad[0].name}: {bad[0].no_return}")
+            raise TracingError(
+                f"{file.path}: no return probe on {bad[0].label}: {bad[0].no_return}"
+            )
         if bad:
             shown = ", ".join(one.name for one in bad[:4])
             file.notes.append(
                 f"{file.path}: left out, because their return cannot be probed: {shown}"
             )
             found = [one for one in found if not one.no_return]
-        inside = next((one for one in found if one.offset_in_function), None)
+        inside = next((one for one in found if one.inside), None)
         if inside is None:
             return found
         arguments = [name for name in names if name.startswith("arg") and name[3:].isdigit()]
@@ -116,8 +125,8 @@ class FunctionRequest:
             raise LanguageError(
                 self.text.text,
                 max(self.text.text.rfind(what), 0),
-                f"{inside.label} is inside a function: arguments and the return are only "
-                "known at a function's entry; reg(NAME) reads a register",
+                f"{inside.label} is inside a function: arguments by number and the return are "
+                "only known at a function's entry; name a parameter or a variable",
             )
         return found
 
@@ -145,9 +154,9 @@ class FunctionRequest:
                 arguments[one],
                 pid,
                 one.name,
-                None if one.offset_in_function or one.no_return else call_stack(one.machine),
+                None if one.inside or one.no_return else call_stack(one.machine),
                 types=None if parameters is None else parameters.types(one),
-                registers=ContextRegisters(one.machine, entry=not one.offset_in_function),
+                registers=ContextRegisters(one.machine, entry=not one.inside),
             )
             for one in found
         ]
@@ -223,8 +232,9 @@ class FunctionRequest:
         lacking = [one for one in arguments if not known[one].issuperset(wanted)]
         if lacking and len(lacking) == len(arguments):
             name = next(name for name in wanted if name not in known[lacking[0]])
-            if lacking[0].offset_in_function:
-                reason = _inside(lacking[0])
+            if lacking[0].inside:
+                missing = "" if parameters else variables.missing_debug
+                reason = _inside(lacking[0], arguments[lacking[0]], missing)
             elif parameters is None:
                 reason = variables.missing_debug
             else:
@@ -260,8 +270,8 @@ class FunctionRequest:
     def _arguments(
         self, function: ProbeFunction, parameters: DebugParameters | None
     ) -> tuple[Argument, ...]:
-        if function.offset_in_function:
-            return ()
+        if function.inside:
+            return self._variables_at(function, parameters)
         numbered = arguments_of(
             function.machine, is_go=function.is_go, no_return=function.no_return
         )
@@ -272,10 +282,18 @@ class FunctionRequest:
             # If items use only arg0… and return, debug information may change only the size and
             # sign of a number, so that output does not depend on its presence.
             named = tuple(
-                one for one in named if one.name == "return" and parameters.is_number(one)
+                one for one in named if one.name == "return" and parameters.typed.is_number(one)
             )
         taken = {one.name for one in named}
         return *named, *(one for one in numbered if one.name not in taken)
+
+    def _variables_at(
+        self, function: ProbeFunction, parameters: DebugParameters | None
+    ) -> tuple[Argument, ...]:
+        if parameters is None or not (self._described or needs_types(self._items)):
+            return ()
+        found = parameters.parameters(function)
+        return tuple(replace(one.argument, hidden=one.local) for one in found)
 
     @property
     def declared(self) -> int:
@@ -302,8 +320,10 @@ def _roots(pid: int) -> tuple[str, ...]:
     return (f"/proc/{pid}/root", "") if pid else ("",)
 
 
-def _inside(function: ProbeFunction) -> str:
-    return (
-        f"{function.label} is inside a function: parameters are only known at a function's entry; "
-        "reg(NAME) reads a register"
-    )
+def _inside(function: ProbeFunction, arguments: tuple[Argument, ...], lacking: str) -> str:
+    names = ", ".join(one.name for one in arguments)
+    if names:
+        return f"{function.label} has {names} in scope"
+    if lacking:
+        return f"{function.label} is inside a function, whose variables are not known: {lacking}"
+    return f"{function.label} has no parameters and variables in scope"

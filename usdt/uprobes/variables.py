@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from usdt.elf.symbol_table import ElfSymbol
     from usdt.uprobes.debug_info import Debug
 
-__all__ = ("FileVariables",)
+__all__ = ("FileVariables", "address_location")
 
 _ANONYMOUS = "(anonymous namespace)"  # as demanglers write it
 _BYTES = ValueType(ValueClass.BYTES, 0)
@@ -68,7 +68,6 @@ class FileVariables(Closeable):
         self._elf = ElfFile(open_path, name=path)
         self._symbols = SymbolTables(self._elf, roots=roots)
         self._places = VariablePlaces(self._elf, self._symbols)
-        self._word = word_size(self._elf.machine_name)
         self._known: dict[str, list[ElfSymbol]] = {}
 
     def close(self) -> None:
@@ -183,17 +182,27 @@ class FileVariables(Closeable):
 
     def _fetch(self, place: Place, code: int) -> Location:
         # Where a program finds the variable's address.
-        word = self._word
-        if self._elf.type == ET_EXEC:
-            direct = Constant(place.address)
-            return Memory(None, None, 1, place.address, word, word) if place.indirect else direct
-        pointer = instruction_pointer(self._elf.machine_name)
-        if pointer is None:
-            return Unreadable(f"programs of {self._elf.machine_name} are not supported")
-        distance = place.address - code
-        if place.indirect:
-            return Memory(pointer, None, 1, distance, word, word)
-        return Address(pointer, distance, word, word)
+        return address_location(self._elf, place.address, code, indirect=place.indirect)
+
+
+def address_location(elf: ElfFile, address: int, code: int, *, indirect: bool = False) -> Location:
+    """Return where a program finds a link-time address of a file, as its process has it.
+
+    Args:
+        elf: the file.
+        address: the address.
+        code: link-time address of the probe.
+        indirect: True if the wanted address is stored at ``address``.
+    """
+    word = word_size(elf.machine_name)
+    if elf.type == ET_EXEC:
+        return Memory(None, None, 1, address, word, word) if indirect else Constant(address)
+    pointer = instruction_pointer(elf.machine_name)
+    if pointer is None:
+        return Unreadable(f"programs of {elf.machine_name} are not supported")
+    if indirect:
+        return Memory(pointer, None, 1, address - code, word, word)
+    return Address(pointer, address - code, word, word)
 
 
 def _refused(name: str, reason: str) -> Argument:

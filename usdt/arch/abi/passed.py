@@ -78,7 +78,8 @@ class PassedInMemory:
         """The location as text."""
         if self.displacement is None:
             return f"at the address in register {self.name}"
-        location = f"at {self.name} + {self.displacement}"
+        sign = "-" if self.displacement < 0 else "+"
+        location = f"at {self.name} {sign} {abs(self.displacement)}"
         return f"at the address that is {location}" if self.pointer else f"in memory {location}"
 
 

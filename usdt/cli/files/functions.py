@@ -24,8 +24,10 @@ from usdt.uprobes.arguments import GO_ARGUMENTS, arguments_of, location_text
 from usdt.uprobes.debug_info import debug_of
 from usdt.uprobes.debug_package_hint import missing_debug
 from usdt.uprobes.functions import FunctionFile
-from usdt.uprobes.parameters import DebugParameters, problem_of
+from usdt.uprobes.name_patterns import shown_name
+from usdt.uprobes.parameters import DebugParameters
 from usdt.uprobes.provider import FunctionRequest
+from usdt.uprobes.typed_arguments import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -194,7 +196,7 @@ def _to_json(function: ProbeFunction, *, arguments: bool = False) -> dict[str, A
         "function": function.name,
         "symbol": function.symbol or None,
         "machine": function.machine,
-        "address": function.start + function.offset_in_function,
+        "address": function.address,
         "offset": function.offset,
         "size": function.size,
         "aliases": [*function.aliases],
@@ -211,7 +213,7 @@ def _table(file: FunctionFile, functions: Sequence[ProbeFunction], *, first: boo
     yield f"  {'ADDRESS':>18}  {'SIZE':>8}  FUNCTION\n"
     for one in functions:
         also = f"  (also {', '.join(map(printable, one.aliases))})" if one.aliases else ""
-        address = f"{one.start + one.offset_in_function:#x}"
+        address = f"{one.address:#x}"
         yield f"  {address:>18}  {one.size or '-':>8}  {printable(one.label)}{also}\n"
 
 
@@ -220,20 +222,24 @@ def _description(
 ) -> Iterator[str]:
     yield f"{printable(function.label)}  in {printable(function.path)}\n"
     size = plural(function.size, "byte") if function.size else "size unknown"
-    address = function.start + function.offset_in_function
-    yield f"  {function.machine}, address {address:#x}, file offset {function.offset:#x}, {size}\n"
-    if function.symbol not in ("", function.name):
+    if function.place is not None:
+        size = f"in {printable(shown_name(function.place.outer))}"
+        if function.place.inlined:
+            size = f"{printable(function.name)} inlined {size}"
+    at = f"address {function.address:#x}, file offset {function.offset:#x}"
+    yield f"  {function.machine}, {at}, {size}\n"
+    if function.symbol not in ("", function.name) and function.place is None:
         yield f"  symbol {printable(function.symbol)}\n"
     if function.aliases:
         yield f"  also {', '.join(map(printable, function.aliases))}\n"
     reason = foreign_machine_reason(function.machine)
     if reason is not None:
         yield f"  cannot be traced here: {reason}\n"
-    if prototype is not None:
+    if prototype is not None and (function.place is None or not function.place.inlined):
         yield f"  {printable(prototype.declaration)}\n"
         if prototype.file:
             yield f"  {printable(prototype.file)}:{prototype.line}\n"
-    if function.offset_in_function:
+    if function.inside and (prototype is None or not prototype.parameters):
         yield "  inside the function: arguments and return are only known at its entry; reg(NAME)\n"
         yield "  reads a register\n"
     elif prototype is not None and not function.is_go:
@@ -251,7 +257,7 @@ def _parameters(function: ProbeFunction, prototype: Prototype) -> Iterator[str]:
         (printable(one.name), printable(one.type), printable(one.where))
         for one in prototype.parameters
     ]
-    if prototype.returns is None and function.no_return:
+    if prototype.returns is None and function.no_return and not function.inside:
         rows.append(("return", "", f"not readable: {function.no_return}"))
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
     for name, type_name, location in rows:
@@ -259,7 +265,7 @@ def _parameters(function: ProbeFunction, prototype: Prototype) -> Iterator[str]:
 
 
 def _locations(function: ProbeFunction) -> Iterator[tuple[str, str]]:
-    if function.offset_in_function:
+    if function.inside:
         return
     known = len(arguments_of(function.machine))
     if function.is_go:

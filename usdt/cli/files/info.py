@@ -30,7 +30,7 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
     """Show each call site of a probe, and the location of each argument there.
 
     For a function, uprobe:TARGET:FUNCTION, show its address, its other names, and the locations
-    of its arguments.
+    of its arguments. For a source line, uprobe:TARGET:SOURCE:LINE, show the variables in scope.
     """
     arguments = split_arguments(words)
     if arguments.functions:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import posixpath
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from usdt.dwarf.units.constants import At, Form
 from usdt.dwarf.units.forms import (
@@ -22,12 +23,12 @@ from usdt.dwarf.units.forms import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from usdt.dwarf.units.forms import Bytes, FormValue
     from usdt.dwarf.units.units import Unit
 
-__all__ = ("FileTable", "LineTable", "file_name")
+__all__ = ("FileTable", "LineRow", "LineTable", "file_name", "table_of")
 
 _MAX_PROGRAM = 32 << 20  # bytes of one unit's program; real ones are below 3 MiB
 _MAX_ROWS = 1 << 22
@@ -35,11 +36,33 @@ _MAX_NAMES = 1 << 18  # files and folders of a unit
 _MAX_LINE = (1 << 31) - 1
 _LNCT_PATH, _LNCT_DIRECTORY = 1, 2  # DW_LNCT_…
 _END = (1 << 64) - 1  # the row after the end of a sequence: no line
+# A row is file << 32 | line, with two flags in the bits that neither uses.
+_STATEMENT, _PROLOGUE_END = 1 << 63, 1 << 31
+_FILE, _LINE = (1 << 31) - 1, _MAX_LINE
+
+
+class LineRow(NamedTuple):
+    """A row of a line table.
+
+    Attributes:
+        address: the address of an instruction.
+        file: number of the source file.
+        line: the line; 0 if the code belongs to no line.
+        statement: whether a statement begins here, as far as the compiler knows (is_stmt).
+        prologue_end: whether a breakpoint at the function's entry belongs here.
+    """
+
+    address: int
+    file: int
+    line: int
+    statement: bool
+    prologue_end: bool
 
 
 class _Opcodes(NamedTuple):
     # Fields of a program's header, under the standard's names.
     minimum_instruction_length: int
+    default_is_stmt: int
     line_base: int
     line_range: int
     standard_opcode_lengths: list[int]
@@ -105,6 +128,18 @@ class FileTable:
             where = f"{self._folder}/{where}" if where else self._folder
         return f"{where}/{name}" if where else name
 
+    def path(self, number: int) -> str:
+        """Return the path of a file by its number, without ``.`` and ``..``; "" if unknown."""
+        found = self.file(number)
+        return posixpath.normpath(found) if found else ""
+
+    def numbers_of(self, last: str) -> Iterator[tuple[int, str]]:
+        """Yield number and path of the files with a name, which is the last part of their paths."""
+        first = 0 if self._version >= 5 else 1
+        for number, (name, _) in enumerate(self._files, first):
+            if name == last or name.endswith(f"/{last}"):
+                yield number, self.path(number)
+
     # ------------------------------------------------------------ header
 
     def _read(self, program: bytes) -> None:
@@ -117,7 +152,7 @@ class FileTable:
             raise MalformedDwarf("the header of a line number program is longer than the program")
         min_length = program[at]
         at += 1 if self._version < 4 else 2  # maximum_operations_per_instruction: VLIW only
-        line_base, line_range, opcodes = program[at + 1], program[at + 2], program[at + 3]
+        is_stmt, line_base, line_range, opcodes = program[at : at + 4]
         line_base = line_base - 256 if line_base > 127 else line_base
         at += 4
         lengths = [0, *program[at : at + opcodes - 1]]
@@ -128,7 +163,7 @@ class FileTable:
             self._read_names(program, at)
         else:
             self._read_names_5(program, at)
-        self._run(program, start, _Opcodes(min_length, line_base, line_range, lengths))
+        self._run(program, start, _Opcodes(min_length, is_stmt, line_base, line_range, lengths))
 
     def _read_names(self, program: bytes, at: int) -> None:
         while True:
@@ -209,19 +244,27 @@ class LineTable(FileTable):
         """
         at = bisect.bisect_right(self._addresses, address) - 1
         row = self._rows[at] if at >= 0 else _END
-        return None if row == _END else (row >> 32, row & 0xFFFFFFFF)
+        return None if row == _END else (row >> 32 & _FILE, row & _LINE)
+
+    def rows(self) -> Iterator[LineRow]:
+        """Yield the rows that have a line number, sorted by address."""
+        for address, row in zip(self._addresses, self._rows, strict=True):
+            if row != _END and row & _LINE:
+                yield _unpacked(address, row)
+
+    def after(self, address: int, end: int) -> Iterator[LineRow]:
+        """Yield the rows behind an address and before another."""
+        first = bisect.bisect_right(self._addresses, address)
+        for at in range(first, bisect.bisect_left(self._addresses, end)):
+            if self._rows[at] != _END:
+                yield _unpacked(self._addresses[at], self._rows[at])
 
     def _run(self, data: bytes, at: int, header: _Opcodes) -> None:
-        # The state machine. Columns, views, instruction sets and is_stmt are ignored.
-        min_length, line_base, line_range, lengths = header
-        opcodes = len(lengths)
-        steps = [
-            (code // line_range * min_length, line_base + code % line_range)
-            for code in range(256 - opcodes)
-        ]
-        step_of_const = (255 - opcodes) // line_range * min_length
+        # The state machine. Columns, views and instruction sets are ignored.
+        min_length, is_stmt, _, _, lengths = header
+        default, opcodes, steps = (_STATEMENT if is_stmt else 0), len(lengths), _steps(header)
         addresses, rows = array("Q"), array("Q")
-        address, file, line = 0, 1, 1
+        address, file, line, flags = 0, 1, 1, default
         end = len(data)
         total = 0
         while at < end:
@@ -246,13 +289,13 @@ class LineTable(FileTable):
                     total += len(addresses)
                     self._sequence(addresses, rows, address)
                     addresses, rows = array("Q"), array("Q")
-                    address, file, line = 0, 1, 1
+                    address, file, line, flags = 0, 1, 1, default
                 elif kind == 2:
                     address = self._encoding.number(data, at + 1, min(size - 1, 8))
                 at += size
                 continue
             elif code == 8:
-                address += step_of_const
+                address += steps[255 - opcodes][0]  # const_add_pc
                 continue
             elif code == 4:
                 file, at = read_uleb128(data, at)
@@ -261,12 +304,19 @@ class LineTable(FileTable):
                 address += self._encoding.number(data, at, 2)
                 at += 2
                 continue
+            elif code == 6:
+                flags ^= _STATEMENT
+                continue
+            elif code == 10:
+                flags |= _PROLOGUE_END
+                continue
             elif code != 1:
                 for _ in range(lengths[code]):
                     _, at = read_uleb128(data, at)
                 continue
             addresses.append(address)
-            rows.append((file & 0x7FFFFFFF) << 32 | (line if 0 <= line <= _MAX_LINE else 0))
+            rows.append((file & _FILE) << 32 | (line if 0 <= line <= _LINE else 0) | flags)
+            flags &= _STATEMENT
             if total + len(rows) > _MAX_ROWS:
                 raise MalformedDwarf(f"a line number program of more than {_MAX_ROWS} rows")
 
@@ -282,7 +332,24 @@ class LineTable(FileTable):
             self._sequences.append((addresses, rows))
 
 
-_Rows = tuple["array[int]", "array[int]"]  # addresses; file << 32 | line
+def _steps(header: _Opcodes) -> list[tuple[int, int]]:
+    # How far each special opcode advances the address and the line.
+    min_length, _, line_base, line_range, lengths = header
+    return [
+        (code // line_range * min_length, line_base + code % line_range)
+        for code in range(256 - len(lengths))
+    ]
+
+
+def _unpacked(address: int, row: int) -> LineRow:
+    statement, prologue_end = bool(row & _STATEMENT), bool(row & _PROLOGUE_END)
+    return LineRow(address, row >> 32 & _FILE, row & _LINE, statement, prologue_end)
+
+
+_Rows = tuple["array[int]", "array[int]"]  # addresses; rows
+
+
+_Table = TypeVar("_Table", bound=FileTable)
 
 
 def _joined(sequences: list[_Rows]) -> _Rows:
@@ -296,20 +363,34 @@ def _joined(sequences: list[_Rows]) -> _Rows:
     return addresses, rows
 
 
+def table_of(unit: Unit, kind: type[_Table]) -> _Table | None:
+    """Return the source files of a unit, or its whole line table; None if it has none.
+
+    Args:
+        unit: the unit.
+        kind: FileTable or LineTable.
+
+    Raises:
+        DwarfError: the table is damaged.
+        LookupError: likewise.
+    """
+    owner = unit.skeleton or unit
+    at = owner.integer(owner.root, At.STMT_LIST)
+    if at is None:
+        return None
+
+    def text(raw: FormValue, _: UnitEncoding) -> str:
+        return owner.file.text(raw)
+
+    folder = owner.text(owner.root, At.COMP_DIR) or unit.text(unit.root, At.COMP_DIR)
+    return kind(owner.file.sections[".debug_line"], at, owner.encoding, folder, text)
+
+
 def file_name(unit: Unit, number: int) -> str:
     """Return the path of a source file of a unit by its number; "" if it is not known.
 
     Raises:
         DwarfError: the table is damaged.
     """
-    owner = unit.skeleton or unit
-    at = owner.integer(owner.root, At.STMT_LIST)
-    if at is None:
-        return ""
-
-    def text(raw: FormValue, _: UnitEncoding) -> str:
-        return owner.file.text(raw)
-
-    folder = owner.text(owner.root, At.COMP_DIR) or unit.text(unit.root, At.COMP_DIR)
-    table = FileTable(owner.file.sections[".debug_line"], at, owner.encoding, folder, text)
-    return table.file(number)
+    table = table_of(unit, FileTable)
+    return "" if table is None else table.file(number)

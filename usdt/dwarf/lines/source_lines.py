@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.dwarf.lines.inlining import read_functions, read_inline_tree
-from usdt.dwarf.lines.line_program import LineTable
+from usdt.dwarf.lines.line_program import LineTable, table_of
 from usdt.dwarf.units.constants import At, UnitType
 from usdt.dwarf.units.forms import UnitEncoding
 from usdt.dwarf.units.ranges import RangeMap, read_aranges
@@ -27,7 +27,6 @@ from usdt.elf.debug_files import DEBUG_ROOT
 
 if TYPE_CHECKING:
     from usdt.dwarf.lines.inlining import InlinedCall, InlineTree
-    from usdt.dwarf.units.forms import FormValue
     from usdt.dwarf.units.split_dwarf import Opener
     from usdt.dwarf.units.units import Unit, UnitHeader
     from usdt.elf.file import ElfFile
@@ -214,8 +213,7 @@ class SourceLines:
 class _UnitLines:
     # One unit: its lines, its functions, and the functions inlined into those that were looked up.
     def __init__(self, file: DebugFile, header: UnitHeader, split: SplitUnits) -> None:
-        self._skeleton = file.unit(header)
-        self.unit = split.full_unit(self._skeleton)
+        self.unit = split.full_unit(file.unit(header))
         self._nested = False
         self._read: dict[int, InlineTree] = {}
         self._functions: tuple[list[int], RangeMap] | None = None
@@ -232,19 +230,9 @@ class _UnitLines:
 
     @functools.cached_property
     def _table(self) -> LineTable | None:
-        unit = self._skeleton
-        at = unit.integer(unit.root, At.STMT_LIST)
-        if at is None:
+        made = table_of(self.unit, LineTable)
+        if made is None:
             return None
-
-        def text(raw: FormValue, _encoding: UnitEncoding) -> str:
-            return unit.file.text(raw)
-
-        folder = unit.text(unit.root, At.COMP_DIR)
-        if not folder and self.unit is not unit:
-            folder = self.unit.text(self.unit.root, At.COMP_DIR)
-        data = unit.file.sections[".debug_line"]
-        made = LineTable(data, at, unit.encoding, folder, text)
         self._weight += len(made)
         return made
 

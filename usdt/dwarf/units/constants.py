@@ -42,6 +42,7 @@ class Tag:
     PTR_TO_MEMBER = 0x1F
     SUBRANGE = 0x21
     BASE = 0x24
+    CATCH_BLOCK = 0x25
     CONST = 0x26
     ENUMERATOR = 0x28
     PACKED = 0x2D
@@ -49,6 +50,7 @@ class Tag:
     VARIANT_PART = 0x33
     VARIABLE = 0x34
     VOLATILE = 0x35
+    TRY_BLOCK = 0x32
     RESTRICT = 0x37
     INTERFACE = 0x38
     NAMESPACE = 0x39
@@ -109,6 +111,7 @@ class At:
     DISCR_VALUE = 0x16
     COMP_DIR = 0x1B
     CONST_VALUE = 0x1C
+    INLINE = 0x20
     LOWER_BOUND = 0x22
     UPPER_BOUND = 0x2F
     ABSTRACT_ORIGIN = 0x31
@@ -121,6 +124,7 @@ class At:
     DISCR_LIST = 0x3D
     ENCODING = 0x3E
     EXTERNAL = 0x3F
+    FRAME_BASE = 0x40
     SPECIFICATION = 0x47
     TYPE = 0x49
     VIRTUALITY = 0x4C
@@ -135,6 +139,7 @@ class At:
     ADDR_BASE = 0x73
     RNGLISTS_BASE = 0x74
     DWO_NAME = 0x76
+    LOCLISTS_BASE = 0x8C
     MIPS_LINKAGE_NAME = 0x2007
     GNU_DWO_NAME = 0x2130
     GNU_DWO_ID = 0x2131

@@ -110,6 +110,10 @@ class Die:
         start = raw.value
         return bytes(self.unit.data[start : self._block_end(name)])
 
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return the address ranges of its code as (start, end)."""
+        return self.unit.ranges(self._entry)
+
     def member_offset(self, name: int) -> int | None:
         """Return the offset of a member in bytes; None if it depends on the running program.
 

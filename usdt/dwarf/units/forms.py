@@ -12,6 +12,8 @@ from usdt.dwarf.units.constants import At, Form
 from usdt.dwarf.units.errors import MalformedDwarf
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from usdt.elf.file_bytes import FileBytes
 
     Bytes = bytes | memoryview | FileBytes
@@ -340,6 +342,14 @@ class AbbreviationTable:
         made = Abbreviation(self._data, self._positions[code], self._encoding)
         self.known[code] = made
         return made
+
+    def every(self, most: int) -> Iterator[Abbreviation]:
+        """Yield the abbreviations with the codes from 1 on, as compilers number them."""
+        for code in range(1, most):
+            try:
+                yield self[code]
+            except MalformedDwarf:
+                return
 
     def _skip_one(self) -> None:
         # Most abbreviations are never needed: keep only their positions.

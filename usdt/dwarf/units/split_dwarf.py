@@ -28,7 +28,14 @@ __all__ = ("Opener", "SplitUnits", "alternative_paths", "find_alternative")
 _MAX_FILES = 1 << 12  # open .dwo files
 _MAX_SLOTS = 1 << 22
 # DW_SECT_…: columns of a package's index, in version 2 (GNU) and version 5.
-_COLUMNS = {1: "info", 2: "types", 3: "abbrev", 6: "str_offsets", 8: "rnglists"}
+_COLUMNS = {
+    1: "info",
+    2: "types",
+    3: "abbrev",
+    5: "loclists",
+    6: "str_offsets",
+    8: "rnglists",
+}
 _DEBUG_ALTLINK = ".gnu_debugaltlink"
 _MAX_LINK = 8192  # bytes of the section that names a shared file
 

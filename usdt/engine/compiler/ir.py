@@ -76,16 +76,21 @@ U64 = ValueType(ValueClass.UNSIGNED, 8)
 
 @frozen
 class BtfType:
-    """The type of an argument whose location holds its value; ``id`` is that of BTF."""
+    """The type of an argument whose location holds its value; ``id`` is that of BTF.
+
+    ``computed`` is the value, if an expression computes it; the location is then not used.
+    """
 
     id: int
+    computed: Node | None = None
 
 
 @frozen
 class ByAddress:
-    """The type of an argument whose location holds the address of the object."""
+    """The type of an argument whose location holds the address of the object, as BtfType."""
 
     id: int
+    computed: Node | None = None
 
 
 @frozen

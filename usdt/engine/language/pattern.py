@@ -1,7 +1,8 @@
 """Parsing of the text before a probe's items: the kind, path, provider and name.
 
     provider:name          name                    PATH:provider:name    usdt:[PATH:]provider:name
-    uprobe:TARGET:FUNCTION kprobe:[MODULE:]FUNCTION fentry:[MODULE:]FUNCTION
+    uprobe:TARGET:FUNCTION uprobe:TARGET:SOURCE:LINE
+    kprobe:[MODULE:]FUNCTION fentry:[MODULE:]FUNCTION
     tracepoint:CATEGORY:EVENT                       rawtp:EVENT           syscall:NAME
 
 Kinds may be written as in bpftrace (``k:``, ``kretprobe:``): :data:`_KINDS_OF_BPFTRACE`.
@@ -19,7 +20,10 @@ from usdt.base.errors import LanguageError
 from usdt.engine.language.tokens import STRING, quotable, string_value
 from usdt.engine.language.tree import BUILTINS, ProbeKind
 
-__all__ = ("Pattern", "find_items", "read_pattern", "written_kind")
+#: A source line as the name of a probe: source file, number of the line.
+SOURCE_LINE = re.compile(r"(.+):([0-9]+)")
+
+__all__ = ("SOURCE_LINE", "Pattern", "find_items", "read_pattern", "written_kind")
 
 _KINDS = frozenset(get_args(ProbeKind))
 # The maximum number of separating colons after the kind.
@@ -45,6 +49,7 @@ _KINDS_OF_BPFTRACE: dict[str, tuple[ProbeKind, bool]] = {
     **dict.fromkeys(("ur", "uretprobe"), ("uprobe", True)),
     "U": ("usdt", False),
 }
+_LINE_USAGE = "uprobe:TARGET:SOURCE:LINE"
 _USAGE = {
     "usdt": "PROVIDER:NAME",
     "uprobe": "uprobe:TARGET:FUNCTION",
@@ -141,6 +146,8 @@ def _read_names(text: str, masked: str, kind: ProbeKind, start: int) -> Pattern:
     end = len(masked)
     part = functools.partial(_part, text, masked, kind)
     colons = _separators(text, masked, kind, start)
+    if kind == "uprobe" and colons and masked[colons[-1] + 1 :].strip().isdecimal():
+        return _read_source_line(text, masked, start, colons[-1])
     name = part(colons[-1] + 1 if colons else start, end)
     shown = text[start:end].strip()
     if not colons:
@@ -159,6 +166,23 @@ def _read_names(text: str, masked: str, kind: ProbeKind, start: int) -> Pattern:
         return Pattern(kind, shown, _path(text, start, last), "*", name)
     path = _path(text, start, before) if len(colons) > 1 else None
     return Pattern(kind, shown, path, part(before + 1, last), name)
+
+
+def _read_source_line(text: str, masked: str, start: int, last: int) -> Pattern:
+    # TARGET:SOURCE:LINE; ``last`` is the column of the colon before the line.
+    star = re.compile(r"[*?]").search(masked, start)
+    if star is not None:
+        reason = f"found {star[0]!r}: a source line is that of one file, and no pattern"
+        raise LanguageError(text, star.start(), reason)
+    colon = next((n for n in reversed(range(start, last)) if masked[n] == ":"), None)
+    begin = start if colon is None else colon + 1
+    source = _unquoted(text, begin, last, escape=False).strip()
+    if not source:
+        reason = f"found ':' where a source file belongs: expected {_LINE_USAGE}"
+        raise LanguageError(text, last, reason)
+    path = None if colon is None else _path(text, start, colon)
+    line = text[last + 1 : len(masked)].strip()
+    return Pattern("uprobe", text[start : len(masked)].strip(), path, "", f"{source}:{line}")
 
 
 def _is_item(word: str) -> bool:
