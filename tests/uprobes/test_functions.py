@@ -349,16 +349,21 @@ def test_items_of_the_entry_inside_a_function(program: Path) -> None:
         assert caught.value.column > caught.value.text.index("(")
 
 
-@pytest.mark.parametrize("options", [(), ("-g",)], ids=["stripped of types", "with types"])
-def test_a_parameter_inside_a_function_is_refused_because_of_the_offset(
-    folder: Path, options: tuple[str, ...]
-) -> None:
-    path = compiled(folder, _ODD, *options, name="inside")
+def test_a_parameter_inside_a_function_needs_debug_information(folder: Path) -> None:
+    path = compiled(folder, _ODD, name="inside")
     request = FunctionRequest(parse_probe(f"uprobe:{path}:first+4(n)"))
-    with pytest.raises(
-        LanguageError, match=r"first\+0x4 is inside a function: parameters are only"
-    ):
+    reason = r"first\+0x4 is inside a function, whose variables are not known: .* has no debug"
+    with pytest.raises(LanguageError, match=reason):
         request.points(str(path), str(path))
+
+
+def test_a_parameter_that_the_prologue_has_not_stored_is_not_read(folder: Path) -> None:
+    path = compiled(folder, _ODD, "-g", "-O0", name="prologue")
+    request = FunctionRequest(parse_probe(f"uprobe:{path}:first+4(n)"))
+    (point,) = request.points(str(path), str(path))
+    (found,) = [one for one in point.arguments if one.name == "n"]
+    assert isinstance(found.fetch, Unreadable)
+    assert "in the function's prologue" in found.fetch.reason
 
 
 @pytest.mark.parametrize("machine", sorted(CONVENTIONS))

@@ -11,7 +11,7 @@ from usdt.base.frozen import frozen, replace
 from usdt.btf import types as btf_types
 from usdt.engine.compiler.arguments import Argument
 from usdt.uprobes.dwarf_types import DwarfTypeProvider
-from usdt.uprobes.place_variables import PlaceVariables
+from usdt.uprobes.places.place_variables import PlaceVariables
 from usdt.uprobes.typed_arguments import (
     ParameterInfo,
     TypedArguments,

@@ -126,7 +126,8 @@ class FunctionRequest:
                 self.text.text,
                 max(self.text.text.rfind(what), 0),
                 f"{inside.label} is inside a function: arguments by number and the return are "
-                "only known at a function's entry; name a parameter or a variable",
+                "only known at a function's entry; name a parameter or a variable; "
+                "reg(NAME) reads a register",
             )
         return found
 

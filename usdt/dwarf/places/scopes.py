@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.lines.line_program import FileTable, table_of
+from usdt.dwarf.places.prologues import Prologues
 from usdt.dwarf.units.constants import At, Tag
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CodePlace:
         scopes: positions of the blocks around the place, the innermost first; the last is the
             entry of ``function``.
         frame: position of the function that contains the code.
+        prologue: whether that function may not have stored its parameters yet.
     """
 
     address: int
@@ -45,6 +47,7 @@ class CodePlace:
     start: int
     scopes: tuple[DiePosition, ...]
     frame: DiePosition
+    prologue: bool
 
 
 class CodeScopes:
@@ -54,11 +57,15 @@ class CodeScopes:
         nested: its functions.
         die: returns the entry at a position.
         bias: difference between addresses in the debug information and those in the program.
+
+    Attributes:
+        prologues: the prologues of the functions.
     """
 
     def __init__(
         self, nested: NestedFunctions, die: Callable[[DiePosition], Die], bias: int
     ) -> None:
+        self.prologues = Prologues()
         self._nested = nested
         self._die = die
         self._bias = bias
@@ -136,6 +143,7 @@ class CodeScopes:
                 DiePosition(position.unit, die.at, position.section) for die in chain[: number + 1]
             ),
             position,
+            self.prologues.contains(chain[-1], address + self._bias),
         )
 
     def _called_at(self, chain: list[Die], address: int, call: tuple[str, int]) -> int:

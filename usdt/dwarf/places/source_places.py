@@ -7,12 +7,11 @@ lowest address in each block counts, and a function's first line begins after it
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ProbeNotFound
 from usdt.dwarf.lines.line_program import FileTable, LineTable, table_of
-from usdt.dwarf.units.constants import At, Form, UnitType
+from usdt.dwarf.units.constants import At, UnitType
 from usdt.dwarf.units.errors import DAMAGE
 
 if TYPE_CHECKING:
@@ -21,22 +20,19 @@ if TYPE_CHECKING:
     from usdt.dwarf.index.files import DebugFiles
     from usdt.dwarf.lines.line_program import LineRow
     from usdt.dwarf.places.scopes import CodePlace, CodeScopes
-    from usdt.dwarf.units.dies import Die
     from usdt.dwarf.units.units import Unit
 
 __all__ = ("SourcePlaces",)
 
 _MAX_ROWS = 1 << 16  # rows of one line
-_MAX_CODES = 1 << 16  # abbreviations of a unit
 _MAX_SHOWN = 4  # files that a message names
-_LISTS = (Form.LOCLISTX, Form.SEC_OFFSET, Form.DATA4, Form.DATA8)
 
 
 class _Matches:
     # The rows of the files with a name.
     def __init__(self, line: int) -> None:
         self.line = line
-        self.rows: list[tuple[Unit, LineTable, LineRow, str]] = []
+        self.rows: list[tuple[LineRow, str]] = []
         self.paths: set[str] = set()  # those with code
         self.lines: dict[str, set[int]] = {}
 
@@ -44,11 +40,11 @@ class _Matches:
         table = table_of(unit, LineTable)
         for row in () if table is None else table.rows():
             path = files.get(row.file)
-            if path is None or not row.statement or table is None:
+            if path is None or not row.statement:
                 continue
             self.lines.setdefault(path, set()).add(row.line)
             if row.line == self.line and len(self.rows) < _MAX_ROWS:
-                self.rows.append((unit, table, row, path))
+                self.rows.append((row, path))
 
 
 class SourcePlaces:
@@ -81,7 +77,7 @@ class SourcePlaces:
             raise ProbeNotFound(_no_code(source, line, matches.lines[path]))
         found: dict[int, CodePlace] = {}
         blocks = set()
-        for unit, table, row, _ in sorted(matches.rows, key=lambda one: one[2].address):
+        for row, _ in sorted(matches.rows):
             address = row.address - self._files.bias
             chain = self._scopes.chain(address)
             block = None if chain is None else (chain[0], chain[1][0].at)
@@ -89,7 +85,8 @@ class SourcePlaces:
                 continue
             blocks.add(block)
             if chain is not None:
-                address = self._behind_prologue(unit, table, chain[1][-1], address)
+                own = self._scopes.prologues.behind(chain[1][-1], row.address)
+                address = own - self._files.bias
             place = self._scopes.place(address, (path, line))
             if place is not None:
                 found.setdefault(address, place)
@@ -129,7 +126,7 @@ class SourcePlaces:
         # The path of the one source file that matches.
         paths = sorted(matches.lines)
         if source in paths:
-            matches.rows = [one for one in matches.rows if one[3] == source]
+            matches.rows = [one for one in matches.rows if one[1] == source]
             return source
         if len(paths) == 1:
             return paths[0]
@@ -141,36 +138,6 @@ class SourcePlaces:
         if matches.paths:
             raise ProbeNotFound(f"the source file {min(matches.paths)} has no code here")
         raise ProbeNotFound(f"no source file {source}")
-
-    def _behind_prologue(self, unit: Unit, table: LineTable, function: Die, address: int) -> int:
-        # Before a function has stored its parameters, only location lists say where they are.
-        own = address + self._files.bias
-        low, high = next((one for one in function.ranges() if one[0] <= own < one[1]), (own, own))
-        if low != function.ranges()[0][0]:
-            return address
-        optimized = self._has_lists(unit)
-        if optimized and own != low:
-            return address
-        rows = list(table.after(low, high))
-        ends = next((row for row in rows if row.prologue_end), None)
-        if ends is None and rows and not optimized:
-            ends = rows[0]
-        return address if ends is None else max(own, ends.address) - self._files.bias
-
-    @functools.cached_property
-    def _listed(self) -> dict[int, bool]:
-        return {}
-
-    def _has_lists(self, unit: Unit) -> bool:
-        # Whether variables of a unit have location lists: the compiler has optimized it.
-        key = id(unit.abbreviations)
-        if key not in self._listed:
-            self._listed[key] = any(
-                name == At.LOCATION and form in _LISTS
-                for abbreviation in unit.abbreviations.every(_MAX_CODES)
-                for name, form, _ in abbreviation.attributes
-            )
-        return self._listed[key]
 
 
 def _matches_path(path: str, source: str) -> bool:

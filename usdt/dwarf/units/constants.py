@@ -167,7 +167,9 @@ class Op:
     CONST4U = 0x0C
     CONST8U = 0x0E
     PLUS_UCONST = 0x23
+    FBREG = 0x91
     FORM_TLS_ADDRESS = 0x9B
+    CALL_FRAME_CFA = 0x9C
     ADDRX = 0xA1
     CONSTX = 0xA2
     GNU_PUSH_TLS_ADDRESS = 0xE0

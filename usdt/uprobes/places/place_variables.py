@@ -9,10 +9,12 @@ from usdt.arch.abi import NotReadable
 from usdt.arch.locations import Constant, Register, ValueClass, ValueType
 from usdt.base.errors import BtfError, TracingError
 from usdt.btf import types as btf_types
+from usdt.dwarf.units.constants import Op
+from usdt.dwarf.units.forms import read_sleb128
 from usdt.engine.compiler.arguments import Argument, Display
 from usdt.engine.compiler.ir import ArgumentValue, BtfType, ByAddress, Node, Number, children
 from usdt.engine.compiler.resolve.btf_types import enum_names
-from usdt.uprobes.dwarf_locations import Computed, Surroundings, location_at
+from usdt.uprobes.places.dwarf_locations import Computed, Surroundings, location_at
 from usdt.uprobes.typed_arguments import ParameterInfo, location_text, lost_argument
 from usdt.uprobes.variables import address_location
 
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
     from usdt.dwarf.places.locals import LocalDebug
     from usdt.dwarf.places.scopes import CodePlace
     from usdt.uprobes.debug_info import Debug
-    from usdt.uprobes.dwarf_locations import DwarfLocation
     from usdt.uprobes.functions import ProbeFunction
+    from usdt.uprobes.places.dwarf_locations import DwarfLocation
     from usdt.uprobes.typed_arguments import TypedArguments
 
 __all__ = ("PlaceVariables",)
 
+_NOT_STORED = "not stored yet: this instruction is in the function's prologue"
 _NO_FRAME = "the unwind table does not say where the frame of its function is"
 
 
@@ -77,6 +80,8 @@ class PlaceVariables:
             return Computed(Number(one.value, _WORD))
         if one.problem or one.expression is None:
             return NotReadable(one.problem)
+        if place.prologue and not one.listed and _in_frame(one):
+            return NotReadable(_NOT_STORED)
         around = Surroundings(
             self._debug.machine,
             one.unit,
@@ -119,6 +124,15 @@ class PlaceVariables:
 
 _WORD = ValueType(ValueClass.UNSIGNED, 8)
 _NO_BYTES = ValueType(ValueClass.BYTES, 0)
+
+
+def _in_frame(one: LocalDebug) -> bool:
+    # Whether it is in the function's own frame, not among the arguments that its caller has stored.
+    expression = one.expression or b""
+    if not expression or expression[0] != Op.FBREG:
+        return False
+    offset, _ = read_sleb128(expression, 1)
+    return one.frame_base != bytes((Op.CALL_FRAME_CFA,)) or offset < 0
 
 
 def _register_in(node: Node) -> Location:
