@@ -11,7 +11,15 @@ from planning import EVERY_TYPE
 
 from usdt.engine.aggregate.codegen.action import GROUPS, VALUES, AggregateActionEmitter, Role
 from usdt.engine.aggregate.codegen.keys import EPOCH
-from usdt.engine.aggregate.codegen.pairs import GATE, NESTED, STARTS, UNPAIRED, start_size
+from usdt.engine.aggregate.codegen.pairs import (
+    GATE,
+    NESTED,
+    PLACES,
+    STARTS,
+    THREADS,
+    UNPAIRED,
+    start_size,
+)
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.planning import AggregatePlanner
 from usdt.engine.aggregate.values import GROUP, Value, spread_of, unpack, value_size
@@ -181,6 +189,9 @@ class Programs:
             self.machine.make(
                 STARTS, start_size(grouped=grouped), action.pair.size, entries, array=False
             )
+            if atomics and aggregation.by_thread:
+                place = start_size(grouped=grouped) + 8
+                self.machine.make(PLACES, place, 4, THREADS, array=True)
             if grouped and action.role is Role.START:
                 self.machine.make(GROUPS, 8, action.keys.size, entries, array=False)
             self.codes.append(generate([case], TaskFilter(), sleepable=sleepable, action=body))
@@ -241,7 +252,10 @@ class Programs:
 
     def depths(self) -> list[int]:
         """The depth of each key's starts."""
-        rows = self.machine.tables[STARTS].rows.values()
-        found = [struct.unpack_from("=q", value)[0] for _, value in rows]
+        values = [value for _, value in self.machine.tables[STARTS].rows.values()]
+        if PLACES in self.machine.tables:
+            places = self.machine.tables[PLACES].rows.values()
+            values += [value for _, value in places if any(value[-8:])]  # taken
+        found = [struct.unpack_from("=q", value)[0] for value in values]
         assert all(depth <= 2 * NESTED for depth in found)
         return found

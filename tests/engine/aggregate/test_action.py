@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from usdt.arch.locations import Register, ValueClass, ValueType
 from usdt.base.errors import LanguageError
+from usdt.engine.aggregate.codegen.pairs import THREADS
 from usdt.engine.aggregate.codegen.values import NUMBERS
 from usdt.engine.aggregate.keys import NO_FRAMES, Stack
 from usdt.engine.aggregate.output.json import bucket_list
@@ -370,6 +371,20 @@ def test_keys_of_the_pair_and_of_the_result() -> None:
     assert {key: value.count for key, value in programs.values().items()} == {(0, "comm", 1): 2}
     assert programs.odd == (1, 0)
     assert programs.depths() == [1]
+
+
+def test_threads_that_share_a_place_are_told_apart() -> None:
+    programs = pairs()
+    for index, thread in ((0, 7), (0, 7 + THREADS), (0, 7 + THREADS)):
+        programs.machine.thread = thread
+        programs.hit(index)
+    assert sorted(programs.depths()) == [1, 2]
+    for thread in (7, 7 + THREADS, 7 + THREADS, 7 + THREADS):
+        programs.machine.thread = thread
+        programs.hit(1)
+    assert [(value.count, value.sum) for value in programs.values().values()] == [(3, 90)]
+    assert programs.odd[:2] == (1, 0)
+    assert programs.depths() == []
 
 
 def test_starts_without_room_are_lost() -> None:

@@ -27,7 +27,9 @@ from usdt.engine.aggregate.codegen.keys import EPOCH, python_map
 from usdt.engine.aggregate.codegen.pairs import (
     COUNTS,
     GATE,
+    PLACES,
     STARTS,
+    THREADS,
     TOO_DEEP,
     UNMATCHED,
     UNPAIRED,
@@ -273,6 +275,8 @@ class AggregateSession(BpfSession):
         grouped = aggregation.at_start and bool(aggregation.keys)
         size = start_size(grouped=grouped)
         self._need(STARTS, MapType.HASH, self._key_size(STARTS, action.pair.size), size, entries)
+        if self._action.atomics and aggregation.by_thread:
+            self._need(PLACES, MapType.ARRAY, 4, size + 8, THREADS)
         self._need(UNPAIRED, MapType.ARRAY, 4, 16, 2)
         self._set_gate()
         if grouped and action.role is Role.START:
@@ -442,9 +446,13 @@ class AggregateSession(BpfSession):
         """Return the numbers of starts and ends without a counterpart."""
         if STARTS not in self._maps:
             return UnpairedCounts(0, 0, 0)
-        depths = (
-            int(struct.unpack_from("=q", value)[0]) for _, value in self._maps[STARTS].items()
-        )
+        found = [
+            one
+            for name in (STARTS, PLACES)
+            if name in self._maps
+            for one in self._maps[name].items()
+        ]
+        depths = (int(struct.unpack_from("=q", value)[0]) for _, value in found)
         unfinished = sum(depth for depth in depths if depth > 0)
         odd = self._maps[UNPAIRED].get(struct.pack("=I", COUNTS)) or bytes(16)
         unmatched, deep = (

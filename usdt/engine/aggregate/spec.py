@@ -153,6 +153,12 @@ class Aggregation:
         return (self.stats or self.buckets is not None) and self.pair is None
 
     @property
+    def by_thread(self) -> bool:
+        """Whether the thread alone matches a start to its end."""
+        ends = [self.pair, *([] if self.pair_end is None else [self.pair_end])]
+        return all(one is not None and [item.text for item in one.items] == ["tid"] for one in ends)
+
+    @property
     def keyed(self) -> bool:
         """Whether values are stored by key, not by the row number only.
 

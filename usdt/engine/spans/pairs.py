@@ -34,7 +34,7 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R10, Alu, Jump
 from usdt.engine.aggregate.codegen.keys import KeyEmitter
 from usdt.engine.aggregate.keys import HEADER
 from usdt.engine.compiler.codegen.entry_state import emit_image, emit_measure
-from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
+from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call, emit_thread_place
 from usdt.engine.compiler.codegen.model import EXIT, UNPAIRED, PairRole
 from usdt.engine.compiler.codegen.stack_slots import (
     ENTRY_STATE_SLOT,
@@ -285,13 +285,7 @@ class PairEnd(PairRole):
         # Leaves the address of the thread's entry of THREADS in r7, that of its state in r0, and
         # the thread in r8.
         asm.load(R8, R10, key.base + HEADER.size)
-        asm.mov(R1, R8)
-        asm.alu(Alu.RSH, R1, 32)  # an idle task's CPU
-        asm.add(R1, R8)
-        asm.alu(Alu.AND, R1, self.threads - 1)
-        asm.store(R10, KEY_SLOT, R1, 4)
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, THREADS)
-        asm.jump(Jump.EQ, R0, 0, missing)  # never: array entries always exist
+        emit_thread_place(asm, R8, THREADS, self.threads, missing)
         asm.mov(R7, R0)
         asm.add(R0, depths_size(pointers=self.pointer is not None))
 

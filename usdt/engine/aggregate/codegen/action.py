@@ -233,7 +233,14 @@ class _VariantEmitter:
         text = pair.text if pair is not None else ""
         key = self._key(action.pair, action.pair_outputs, text, tasks=True)
         grouped = self._grouped_at_start
-        return PairEmitter(self.asm, key, grouped=grouped, atomics=self.atomics, lost=self.lost)
+        return PairEmitter(
+            self.asm,
+            key,
+            grouped=grouped,
+            atomics=self.atomics,
+            places=self.atomics and self.aggregation.by_thread,
+            lost=self.lost,
+        )
 
     def _find_group(self) -> None:
         # Leaves the number of the result's key in r7.

@@ -4,6 +4,10 @@ The starts of a key form a stack because functions may be recursive. It has 16 e
 nested deeper are counted, but not measured. The depth changes atomically if the kernel supports it,
 as threads may share a key. A key is removed with its last start.
 
+If the key is the thread, an array comes first: a thread takes its place there, if it is free, with
+its first start, and leaves it with its last. While another thread has the place, its starts are in
+the hash map.
+
 Starts and ends are ignored until both are attached, and again before the first is detached: a gate
 is open only in between. Otherwise a start whose end is not attached yet would stay in progress.
 
@@ -17,8 +21,9 @@ from typing import TYPE_CHECKING
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
 from usdt.engine.aggregate.codegen.values import ZEROS
+from usdt.engine.aggregate.keys import HEADER
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, READ_SLOT
-from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
+from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call, emit_thread_place
 from usdt.engine.compiler.codegen.model import EXIT
 
 if TYPE_CHECKING:
@@ -32,7 +37,9 @@ __all__ = (
     "COUNTS",
     "GATE",
     "NESTED",
+    "PLACES",
     "STARTS",
+    "THREADS",
     "TOO_DEEP",
     "UNMATCHED",
     "UNPAIRED",
@@ -41,9 +48,11 @@ __all__ = (
 )
 
 STARTS = "starts"  # hash by the pair's key: u64 depth, then u64 time, or time and group, of each
+PLACES = "places"  # array: a value of STARTS, then u64 the thread that has the place, or 0
 UNPAIRED = "odd"  # array of two entries: u64 ends without a start, u64 starts nested too deeply
 UNMATCHED, TOO_DEEP = 0, 8  # offsets in the entry COUNTS
 COUNTS, GATE = range(2)  # entries of UNPAIRED; GATE: u64 that is not 0 while the gate is open
+THREADS = 1 << 11  # entries of PLACES
 NESTED = 16  # maximum starts kept for one key
 _TIME, _GROUP = 8, 16  # offsets in a value, of its first start
 _NOEXIST = 1  # BPF_NOEXIST
@@ -62,16 +71,26 @@ class PairEmitter:
         key: the emitter of the key that matches a start to its end.
         grouped: whether a start keeps the number of a group.
         atomics: whether the kernel has atomic instructions that return the previous value.
+        places: whether there is the map PLACES: the key is the thread, and there are atomics.
         lost: label to jump to when there is no space for a start.
     """
 
     def __init__(
-        self, asm: Assembler, key: KeyEmitter, *, grouped: bool, atomics: bool, lost: str
+        self,
+        asm: Assembler,
+        key: KeyEmitter,
+        *,
+        grouped: bool,
+        atomics: bool,
+        places: bool,
+        lost: str,
     ) -> None:
         self.asm = asm
         self.key = key
         self.grouped = grouped
         self.atomics = atomics
+        self.places = places
+        self.owner = start_size(grouped=grouped)  # offset in an entry of PLACES
         self.lost = lost
         self.unmatched = asm.new_label("unmatched")
 
@@ -87,10 +106,13 @@ class PairEmitter:
         if find_group is not None:
             find_group()
         deep, nested = asm.new_label("deep"), asm.new_label("nested")
+        self.key.write(0, intervals=False)
+        if self.places:
+            self._take_place(nested)
         self._find()
         asm.jump(Jump.NE, R0, 0, nested)
         self._make()
-        self._find_again()  # made here, or by another thread meanwhile
+        self._find()  # made here, or by another thread meanwhile
         asm.jump(Jump.EQ, R0, 0, self.lost)
         asm.label(nested)
         asm.mov(R8, R0)
@@ -109,12 +131,16 @@ class PairEmitter:
     def end(self) -> None:
         """Emit the code that leaves the time since the last start in r7, and its group in r8."""
         asm = self.asm
-        taken, measured = asm.new_label("taken"), asm.new_label("measured")
+        taken, measured, found = map(asm.new_label, ("taken", "measured", "found"))
         self._pass_gate()
         asm.call(Helper.KTIME_GET_NS)
         asm.mov(R7, R0)
+        self.key.write(0, intervals=False)
+        if self.places:
+            self._find_place(found)
         self._find()
         asm.jump(Jump.EQ, R0, 0, self.unmatched)
+        asm.label(found)
         asm.mov(R8, R0)
         emit_fetch_add(asm, R8, -1, atomics=self.atomics)
         asm.jump(Jump.SGT, R1, 0, taken)
@@ -131,6 +157,13 @@ class PairEmitter:
         if self.grouped:
             asm.load(R8, R8, _GROUP)
         asm.jump(Jump.NE, R1, 1, measured)
+        if self.places:
+            hashed = asm.new_label("hashed")
+            asm.load(R1, R10, READ_SLOT)
+            asm.jump(Jump.EQ, R1, 0, hashed)
+            asm.store(R1, self.owner, 0)
+            asm.goto(measured)
+            asm.label(hashed)
         emit_map_call(asm, Helper.MAP_DELETE_ELEM, STARTS, self.key.base)
         asm.label(measured)
 
@@ -144,11 +177,39 @@ class PairEmitter:
         self.asm.jump(Jump.EQ, R1, 0, EXIT)
 
     def _find(self) -> None:
-        self.key.write(0, intervals=False)
-        self._find_again()
-
-    def _find_again(self) -> None:
         emit_map_call(self.asm, Helper.MAP_LOOKUP_ELEM, STARTS, self.key.base)
+
+    def _take_place(self, taken: str) -> None:
+        # Leaves the address of the thread's place in r0 and goes to ``taken``, if it can have it.
+        asm = self.asm
+        hashed = asm.new_label("hashed")
+        self._place(hashed)
+        asm.jump(Jump.EQ, R1, R8, taken)
+        asm.jump(Jump.NE, R1, 0, hashed)
+        asm.mov(R3, R0)
+        asm.mov(R0, 0)
+        asm.compare_exchange(R3, self.owner, R8)
+        asm.jump(Jump.NE, R0, 0, hashed)
+        asm.mov(R0, R3)
+        asm.goto(taken)
+        asm.label(hashed)
+
+    def _find_place(self, found: str) -> None:
+        # Leaves the address of the thread's place in r0 and goes to ``found``, if it has it. The
+        # address is in READ_SLOT, too, which is 0 otherwise.
+        asm = self.asm
+        hashed = asm.new_label("hashed")
+        self._place(hashed)
+        asm.store(R10, READ_SLOT, R0)
+        asm.jump(Jump.EQ, R1, R8, found)
+        asm.label(hashed)
+        asm.store(R10, READ_SLOT, 0)
+
+    def _place(self, missing: str) -> None:
+        # Leaves the address of the thread's place in r0, who has it in r1, and the thread in r8.
+        self.asm.load(R8, R10, self.key.base + HEADER.size)
+        emit_thread_place(self.asm, R8, PLACES, THREADS, missing)
+        self.asm.load(R1, R0, self.owner)
 
     def _make(self) -> None:
         # Makes an entry; without groups it has its first start already.

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
 
-__all__ = ("emit_fetch_add", "emit_map_call", "emit_map_key", "emit_unique_thread")
+__all__ = (
+    "emit_fetch_add",
+    "emit_map_call",
+    "emit_map_key",
+    "emit_thread_place",
+    "emit_unique_thread",
+)
 
 
 def emit_map_key(asm: Assembler, name: str, slot: int = KEY_SLOT) -> None:
@@ -44,6 +50,25 @@ def emit_fetch_add(asm: Assembler, address: Reg, by: int, *, atomics: bool) -> N
     asm.mov(R2, R1)
     asm.add(R2, by)
     asm.store(address, 0, R2)
+
+
+def emit_thread_place(asm: Assembler, thread: Reg, name: str, places: int, other: str) -> None:
+    """Emit code that leaves the address of a thread's entry in an array in r0.
+
+    Args:
+        asm: the assembler.
+        thread: as :func:`emit_unique_thread` leaves it; kept if it is r6 to r9.
+        name: the array.
+        places: its number of entries, a power of two. Several threads share one.
+        other: a label to which the code never goes: the verifier does not know that.
+    """
+    asm.mov(R1, thread)
+    asm.alu(Alu.RSH, R1, 32)
+    asm.add(R1, thread)
+    asm.alu(Alu.AND, R1, places - 1)
+    asm.store(R10, KEY_SLOT, R1, 4)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, name)
+    asm.jump(Jump.EQ, R0, 0, other)
 
 
 def emit_unique_thread(asm: Assembler, thread: Reg) -> None:
