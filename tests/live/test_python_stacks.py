@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from python_programs import PYTHONS, each_python, running, shown, written
-from skips import need_program, requires_root
+from skips import need_program, requires_root, skip_or_fail
 from tracing_tools import run_usdt
+
+import usdt
+from usdt.base.errors import NotSupported
+from usdt.bpf import features
+from usdt.engine.compiler.codegen import python_stack
 
 pytestmark = requires_root
 
@@ -190,3 +196,26 @@ def test_a_recording_names_the_functions_of_a_process_that_is_gone(tmp_path: Pat
     reasons = tmp_path / "none.rec"
     run_usdt("record", "-o", reasons, "-c", "sh -c 'kill -0 $$'", "--pystack", "syscall:kill")
     assert "?(no frames: not a Python process)" in run_usdt("report", reasons).stdout
+
+
+def test_programs_for_many_probes_are_accepted_by_the_kernel(tmp_path: Path) -> None:
+    with running(PYTHONS[0], written(tmp_path, _CALLERS)) as (pid, _):
+        (stack,) = _traced(pid, "--pystack", "syscall:get*", number=1)
+    assert shown(stack)[-1][0] == "<module>"
+
+
+@pytest.mark.parametrize("loops", [False, True], ids=["loops of the program", "bpf_loop()"])
+def test_both_kinds_of_loops_find_the_same_frames(
+    loops: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if loops and not features.have_loops():
+        skip_or_fail(NotSupported("bpf_loop()", (5, 17)))
+    monkeypatch.setattr(python_stack, "have_loops", lambda: loops)
+    program = written(tmp_path, _CALLERS)
+    with running(PYTHONS[0], program) as (pid, _), usdt.Session(pid=pid) as session:
+        counts = session.count("syscall:getppid", by="pystack(2)")
+        with session.attach("syscall:getppid(pystack)") as events:
+            stacks = [next(iter(events)).args["pystack"] for _ in range(3)]
+        session.run(0.3)
+    assert {frame.symbol for stack in stacks for frame in stack} == {"<module>", "often", "once"}
+    assert len(counts.snapshot()) == 3

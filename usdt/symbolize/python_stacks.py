@@ -14,7 +14,7 @@ from usdt.base.errors import SyscallError, TargetError
 from usdt.cpython.code_objects import copy_key, key_of_copy
 from usdt.cpython.layouts import Unsupported
 from usdt.cpython.stack_record import IDLE, NO_THREAD, NOT_KNOWN, UNREADABLE, ending, slots_in
-from usdt.engine.compiler.codegen.python_stack import CODES, PYTHON_MAPS, RUNTIMES
+from usdt.engine.compiler.codegen.python_frames import CODES, PYTHON_MAPS, RUNTIMES
 from usdt.engine.output.frames import Frame, Stack
 from usdt.procfs.mapped_files import mapped_file
 from usdt.procfs.maps import read_maps

@@ -141,7 +141,7 @@ class KeyEmitter:
                 f"keys of {layout.size - HEADER.size} bytes; at most {capacity - HEADER.size} fit: "
                 "give strings a length, str(EXPR, MAX), or all of them with --max-string",
             )
-        walks = any(field.walked for field in layout.fields)
+        walks = any(field.walked or _is_python(field) for field in layout.fields)
         bottom = self.lowest = STACK_BOTTOM + (STEP_STACK if walks else 0)
         self.base = bottom if texts else TEMPORARIES
         self.free = TEMPORARIES if texts else TEMPORARIES - 136
@@ -373,6 +373,10 @@ class KeyEmitter:
 def _nodes(outputs: Sequence[Output]) -> list[Node]:
     nodes = [output.node for output in outputs]
     return nodes + [output.length for output in outputs if output.length is not None]
+
+
+def _is_python(field: KeyField) -> bool:
+    return isinstance(field.column, StackColumn) and field.column.kind is StackKind.PYTHON
 
 
 def _compares_text(node: Node) -> bool:
