@@ -93,6 +93,6 @@ def report(file: str, **values: Any) -> int:
 
 def _symbolizer(options: SymbolOptions) -> Symbolizer:
     from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
-    from usdt.symbolize.build_id_files import BuildIdFiles  # noqa: PLC0415
+    from usdt.symbolize.sources.build_id_files import BuildIdFiles  # noqa: PLC0415
 
-    return Symbolizer(sources=BuildIdFiles(options.directories))
+    return Symbolizer(sources=BuildIdFiles.of(options))

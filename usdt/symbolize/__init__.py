@@ -5,7 +5,7 @@ process_maps    one process: its mappings, the mapped files, its JIT map
 maps_history    the current and earlier mappings of one process
 mmap_tracker    the mappings of all processes, as the kernel reports them
 file_cache      every mapped file, opened once
-build_id_files  files by build ID, in directories
+sources         files by build ID, from other directories and from servers
 file_symbols    symbols and source lines of one file
 perfmap         the perf maps that JIT compilers write to /tmp/perf-PID.map
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.procfs.mapped_files import MappedFile
-    from usdt.symbolize.build_id_files import BuildIdFiles
+    from usdt.symbolize.sources.build_id_files import BuildIdFiles
 
 __all__ = ("MAX_VDSO", "FileCache")
 
@@ -114,11 +114,12 @@ class FileCache:
                 return file
             there = there or file.build_id or "none"
             file.close()
-        for elf in self._sources.debug_files(build_id):
-            with elf:
-                return self._symbols(elf.path, path)
+        for elf in self._sources.any(build_id):
+            return FileSymbols.of(elf, debug_root=self._debug_root, sources=self._sources)
         here = "no such file is here" if there is None else f"that of the file here is {there}"
-        self._miss(path, f"its build ID is {build_id}, and {here}; try --symbols DIR")
+        self._miss(
+            path, f"its build ID is {build_id}, and {here}; try --symbols DIR or --debuginfod"
+        )
         return None
 
     def _miss(self, path: str, why: str) -> None:

@@ -17,7 +17,7 @@ from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.elf.file import ElfFile
 from usdt.elf.format import PT_LOAD
 from usdt.elf.symbol_tables import SymbolTables
-from usdt.symbolize.build_id_files import has_code
+from usdt.symbolize.sources.build_id_files import has_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from usdt.dwarf.lines.source_lines import SourceLines, SourceLocation
     from usdt.elf.format import Segment
     from usdt.elf.symbol_table import ElfSymbol
-    from usdt.symbolize.build_id_files import BuildIdFiles
+    from usdt.symbolize.sources.build_id_files import BuildIdFiles
     from usdt.unwind.frame_table import FrameTable
 
 __all__ = ("FileSymbols",)
@@ -59,6 +59,13 @@ class FileSymbols(Closeable):
         sources: BuildIdFiles | None = None,
     ) -> None:
         self._open(ElfFile(path, name=name), roots, debug_root, sources)
+
+    @classmethod
+    def of(cls, elf: ElfFile, *, debug_root: str, sources: BuildIdFiles) -> Self:
+        """Return the symbols of an open file, which is closed with them."""
+        made = cls.__new__(cls)
+        made._open(elf, ("",), debug_root, sources)  # noqa: SLF001
+        return made
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Self:

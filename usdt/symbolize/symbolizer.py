@@ -25,10 +25,10 @@ from usdt.engine.language.tree import MAX_FRAMES
 from usdt.engine.output.frames import Frame, Stack
 from usdt.engine.output.stacks import PythonProcesses
 from usdt.procfs.process import processes
-from usdt.symbolize.build_id_files import BuildIdFiles
 from usdt.symbolize.file_cache import FileCache
 from usdt.symbolize.mmap_tracker import MmapTracker
 from usdt.symbolize.process_maps import ProcessMaps
+from usdt.symbolize.sources.build_id_files import BuildIdFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

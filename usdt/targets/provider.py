@@ -59,9 +59,9 @@ class FileProbeProvider:
             jit_map: let Java virtual machines write their perf maps.
         """
         from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
-        from usdt.symbolize.build_id_files import BuildIdFiles  # noqa: PLC0415
+        from usdt.symbolize.sources.build_id_files import BuildIdFiles  # noqa: PLC0415
 
-        sources = BuildIdFiles() if options is None else BuildIdFiles(options.directories)
+        sources = None if options is None else BuildIdFiles.of(options)
         return Symbolizer(track_mappings=True, jit_map=jit_map, sources=sources)
 
 

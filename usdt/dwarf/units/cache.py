@@ -1,19 +1,14 @@
 """A cache of decompressed sections and indexes: ``$XDG_CACHE_HOME/usdt-toolkit/dwarf``.
 
-Without XDG_CACHE_HOME it is in ``~/.cache``. Root with the home directory of another user (sudo)
-uses ``/var/cache``: the user could lead it elsewhere.
-
-Directories are opened one below the other, and only those above ``usdt-toolkit`` may be links, for
-root none. ``usdt-toolkit`` and ``dwarf`` must be ours and not writable by others; files are opened,
-renamed and deleted by the descriptor of the latter. Files are created atomically and are private to
-their owner. A header has the format's version, the key, the length and a checksum. A file that does
-not match its header is ignored. When the cache is full, the least recently used files are deleted.
+The directory is opened by :mod:`usdt.base.cache_folder`; files are opened, renamed and deleted by
+its descriptor. Files are created atomically and are private to their owner. A header has the
+format's version, the key, the length and a checksum. A file that does not match its header is
+ignored. When the cache is full, the least recently used files are deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import mmap
 import os
@@ -21,6 +16,8 @@ import stat
 import struct
 import zlib
 from typing import TYPE_CHECKING
+
+from usdt.base.cache_folder import open_cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,60 +32,6 @@ _MAX_CHECKED = 16 << 20  # the checksum covers files up to this size, and sample
 _SAMPLES = 64
 _SAMPLE = 1 << 16
 _OWN_FOLDERS = ("usdt-toolkit", "dwarf")
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_ROOT_CACHE = "/var/cache"
-
-
-def _folder() -> int | None:
-    # The cache directory, open; None if there is none that only this user can write to.
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    home = ""
-    if not base.startswith("/"):
-        home = base = os.path.expanduser("~")  # noqa: PTH111 - text
-        if not os.geteuid() and not _is_ours(home):
-            home, base = "", _ROOT_CACHE
-    if not base.startswith("/"):
-        return None
-    above = [part for part in (*base.split("/"), ".cache" if home else "") if part]
-    try:
-        return _descend(above)
-    except (OSError, ValueError):  # ValueError: a NUL in the path
-        return None
-
-
-def _is_ours(path: str) -> bool:
-    try:
-        return os.stat(path).st_uid == os.geteuid()  # noqa: PTH116 - text
-    except (OSError, ValueError):
-        return False
-
-
-def _descend(above: list[str]) -> int:
-    # Opens our directory below others; creates what is missing.
-    links = os.O_NOFOLLOW if not os.geteuid() else 0
-    folder = os.open("/", os.O_PATH | _OPEN_FOLDER)
-    for part in above:
-        folder = _below(folder, part, os.O_PATH | links)
-    for part in _OWN_FOLDERS:
-        folder = _below(folder, part, os.O_NOFOLLOW)
-        status = os.fstat(folder)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            os.close(folder)
-            raise PermissionError(errno.EPERM, "a directory that others can write to", part)
-    return folder
-
-
-def _below(folder: int, name: str, flags: int) -> int:
-    # Opens a directory in another, which is closed; creates it if it is missing.
-    try:
-        try:
-            return os.open(name, _OPEN_FOLDER | flags, dir_fd=folder)
-        except FileNotFoundError:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=folder)
-            return os.open(name, _OPEN_FOLDER | flags, dir_fd=folder)
-    finally:
-        os.close(folder)
 
 
 def _file_name(key: str, kind: str) -> str:
@@ -111,7 +54,7 @@ def _checksum(data: memoryview) -> int:
 
 def load(key: str, kind: str) -> memoryview | None:
     """Return the contents stored under a key, as mapped memory; None if absent or damaged."""
-    folder = _folder()
+    folder = open_cache_folder(_OWN_FOLDERS)
     if folder is None:
         return None
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -165,7 +108,7 @@ def store(
         size: size of all parts in bytes; only needed with ``on_start``.
         on_start: called with the mapped memory before the first byte is written.
     """
-    folder = _folder()
+    folder = open_cache_folder(_OWN_FOLDERS)
     if folder is None:
         return None
     try:

@@ -13,6 +13,7 @@ import click
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
+from usdt.base.text import printable
 from usdt.engine.cli.click_group import SIZE, Seconds
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
@@ -69,6 +70,7 @@ __all__ = (
     "unwind_options",
 )
 
+_WIDTH = 79  # columns of a line that overwrites itself
 # Attach methods of uprobes and of kernel functions. Probes ignore methods of other kinds.
 _METHODS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
 
@@ -156,13 +158,34 @@ def symbol_options(values: dict[str, Any]) -> SymbolOptions:
     """Return the parsed options of :data:`frame_options`.
 
     Raises:
-        click.UsageError: a directory does not exist.
+        click.UsageError: a directory does not exist, or no server is named.
     """
     directories = tuple(values.get("symbols", ()))
     for directory in directories:
         if not os.path.isdir(directory):  # noqa: PTH112 - text
             raise click.UsageError(f"--symbols {directory}: no such directory")
-    return SymbolOptions(directories)
+    servers = _servers() if values.get("debuginfod") else ()
+    if servers and sys.stderr.isatty():
+        return SymbolOptions(directories, servers, _show_download)
+    return SymbolOptions(directories, servers)
+
+
+def _servers() -> tuple[str, ...]:
+    # Words such as ima:enforcing between the servers are for the clients of elfutils.
+    words = os.environ.get("DEBUGINFOD_URLS", "").split()
+    servers = tuple(word for word in words if word.startswith(("http://", "https://")))
+    if not servers:
+        raise click.UsageError(
+            "--debuginfod needs servers, http:// or https://, in the environment: "
+            "DEBUGINFOD_URLS=https://debuginfod.debian.net"
+        )
+    return servers
+
+
+def _show_download(text: str) -> None:
+    # Writes one line that overwrites itself; "" clears it.
+    sys.stderr.write(f"\r\x1b[K{printable(text)[:_WIDTH]}")
+    sys.stderr.flush()
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -279,7 +302,7 @@ stack_kinds = combined(
     click.option("--pystack", is_flag=True, help="Record the Python functions of each hit."),
 )
 
-#: Adds --lines and --symbols.
+#: Adds --lines, --symbols and --debuginfod; see :func:`symbol_options`.
 frame_options = combined(
     click.option(
         "--lines", is_flag=True, help="Show source lines and inlined functions in user stacks."
@@ -289,6 +312,11 @@ frame_options = combined(
         multiple=True,
         metavar="DIR",
         help="Find programs, libraries and debug files in DIR, by build ID.",
+    ),
+    click.option(
+        "--debuginfod",
+        is_flag=True,
+        help="Download what else is needed from the servers in DEBUGINFOD_URLS, by build ID.",
     ),
 )
 

@@ -89,6 +89,7 @@ def check_lines(options: CommandOptions, *, user_symbols: bool) -> None:
     given = {
         "--lines": output.lines,
         "--symbols": output.symbols.directories,
+        "--debuginfod": output.symbols.servers,
         "--jit-map": output.jit_map,
     }
     for option in [name for name, is_given in given.items() if is_given and not user_symbols]:

@@ -123,9 +123,13 @@ class SymbolOptions:
 
     Attributes:
         directories: directories in which files are found by build ID.
+        servers: URLs of debuginfod servers.
+        progress: called with one line about a download, "" at its end.
     """
 
     directories: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    progress: Callable[[str], object] = lambda _: None
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Files found by their build ID, and never by their name, in directories that the user gives.
+"""Files found by their build ID, and never by their name: in directories, then by debuginfod.
 
 A directory is one of
 
@@ -15,18 +15,24 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import re
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.elf.debug_files import DEBUG_ROOT, build_id_path, open_existing
 from usdt.elf.file import ElfFile
 from usdt.elf.format import SHT_NOBITS
+from usdt.symbolize.sources.debuginfod import Debuginfod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.engine.run.options import SymbolOptions
+    from usdt.symbolize.sources.debuginfod import Kind
+
 __all__ = ("BuildIdFiles", "has_code")
 
+_BUILD_ID = re.compile("[0-9a-f]{4,128}")
 _MAX_FILES = 1 << 16  # files of all directories that are looked at
 
 
@@ -35,30 +41,56 @@ class BuildIdFiles:
 
     Args:
         directories: where to look, in this order.
+        debuginfod: its cache, and servers that are asked last; without it, the cache alone.
 
     Attributes:
         notices: messages for the user; the caller removes them.
     """
 
-    def __init__(self, directories: Sequence[str] = ()) -> None:
-        self.notices: list[str] = []
+    def __init__(
+        self, directories: Sequence[str] = (), debuginfod: Debuginfod | None = None
+    ) -> None:
+        self._debuginfod = debuginfod or Debuginfod()
+        self.notices = self._debuginfod.notices
         self._directories = tuple(directories)
 
+    @classmethod
+    def of(cls, options: SymbolOptions) -> BuildIdFiles:
+        """Return a finder for the options of a command."""
+        servers = Debuginfod(options.servers, progress=options.progress)
+        return cls(options.directories, servers)
+
     def debug_files(self, build_id: str) -> Iterator[ElfFile]:
-        """Yield the files with a build ID; the caller closes them."""
+        """Yield debug files and programs with a build ID; the caller closes them."""
+        yield from self._in_directories(build_id)
+        yield from self._downloaded(build_id, "debuginfo")
+
+    def any(self, build_id: str) -> Iterator[ElfFile]:
+        """Yield all files with a build ID; the caller closes them."""
+        yield from self.debug_files(build_id)
+        yield from self._downloaded(build_id, "executable")
+
+    def programs(self, build_id: str) -> Iterator[ElfFile]:
+        """Yield those of the files that have instructions; the caller closes them."""
+        for elf in self._in_directories(build_id):
+            if has_code(elf):
+                yield elf
+            else:
+                elf.close()
+        yield from self._downloaded(build_id, "executable")
+
+    def _in_directories(self, build_id: str) -> Iterator[ElfFile]:
         for elf in open_existing(self._paths(build_id)):
             if elf.build_id == build_id:
                 yield elf
             else:
                 elf.close()
 
-    def programs(self, build_id: str) -> Iterator[ElfFile]:
-        """Yield those of the files that have instructions; the caller closes them."""
-        for elf in self.debug_files(build_id):
-            if has_code(elf):
-                yield elf
-            else:
-                elf.close()
+    def _downloaded(self, build_id: str, kind: Kind) -> Iterator[ElfFile]:
+        if _BUILD_ID.fullmatch(build_id):
+            found = self._debuginfod.find(build_id, kind)
+            if found is not None:
+                yield found
 
     def _paths(self, build_id: str) -> Iterator[str]:
         for directory in self._directories:

@@ -12,7 +12,7 @@ from skips import need_program
 from symbol_programs import TELLER, compiled, running, told
 
 from usdt.symbolize import FileSymbols, Symbolizer
-from usdt.symbolize.build_id_files import BuildIdFiles
+from usdt.symbolize.sources.build_id_files import BuildIdFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
