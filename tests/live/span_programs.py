@@ -121,6 +121,15 @@ NOIPA void tight(long rounds, long slow, long ns)
         STAP_PROBE1(span, end, id);
     }
 }
+struct job { int id, state; };
+NOIPA void take(struct job *job)
+{
+    job->state = 1;
+}
+NOIPA void release(struct job *job)
+{
+    job->state = 2;
+}
 static void *other(void *id)
 {
     spend(2000000);
@@ -200,6 +209,11 @@ int main(int argc, char **argv)
             STAP_PROBE2(span, begin, name, id);
             if (id > 1)
                 STAP_PROBE1(span, end, id - 1);
+        }
+        else if (!strcmp(what, "jobs")) {
+            struct job job = {id};
+            take(&job);
+            release(&job);
         }
         else if (!strcmp(what, "threads")) {
             pthread_t thread;

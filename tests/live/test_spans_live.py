@@ -171,6 +171,14 @@ def test_a_key_pairs_what_interleaves(program: Path) -> None:
     assert "1 span was begun and not ended" in errors
 
 
+def test_a_key_may_be_the_address_of_a_structure_that_changes(program: Path) -> None:
+    ends = (f"uprobe:{program}:take(job->id)", f"uprobe:{program}:release(job->state)")
+    _, found, _ = spans(program, "jobs 3", *ends, "--key", "job")
+    assert [(span["args"], span["end_args"]) for span in found] == [
+        ({"job->id": number}, {"job->state": 1}) for number in range(1, 4)
+    ]
+
+
 def test_a_key_pairs_threads_and_kinds(program: Path) -> None:
     _, found, _ = spans(program, "threads 3", _BEGIN, _END, *_BY_ID)
     assert [span["end_args"]["arg0"] for span in found] == [1, 2, 3]

@@ -154,9 +154,8 @@ class SpanPlanner(AttachPlanner):
 
     def _key_plan(self, request: ProbeText, point: AttachPoint, declared: int) -> ProbePlan:
         items = self._items_of(request)
-        return make_plan(
-            items.items, point.arguments, text=items.text, **self._about(point, declared)
-        )
+        about = self._about(point, declared) | {"max_struct": 0}  # a structure is its address
+        return make_plan(items.items, point.arguments, text=items.text, **about)
 
     def _requests_at(
         self, request: ProbeText, point: AttachPoint, plan: ProbePlan
