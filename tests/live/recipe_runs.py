@@ -26,7 +26,7 @@ def told(lines: list[str]) -> set[str]:
     kinds = "tracepoint|rawtp|syscall|kprobe|uprobe|postgresql|python"
     probes = re.findall(rf"(?:{kinds}):\w[\w.:]*", text)
     items = re.findall(r"  ([a-z][\w>.-]*)=", text)
-    symbols = r"NO_SOCKET|O_RDONLY|ENOENT|write\+0x|do_exit\+0x|PyList_New\+0x|;malloc |^dd;"
+    symbols = r"NO_SOCKET|O_RDONLY|ENOENT|write\+0x|do_exit\+0x|;malloc |^dd;"
     words = r"COUNT|P99|avg|us; count|UPDATE|do \$\$|WALWrite|\(open\)$|\"json.decoder\"|calendar"
     names = re.findall(rf"{symbols}|{words}", text, re.MULTILINE)
     return {*probes, *items, *names}
