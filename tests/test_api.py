@@ -31,7 +31,14 @@ PUBLIC: dict[str, tuple[ModuleType, ...]] = {
 }
 #: Values: nothing can be done with them, and nothing goes wrong. They say what they hold.
 RECORDS = {"Event", "Hits", "Operand", "Probe", "Site", "MapSpec", "ProgramSpec", "Unreadable"}
-RECORDS |= {"TruncatedHex", "TruncatedInt", "TruncatedList", "TruncatedStr", "Value"}
+RECORDS |= {
+    "TruncatedDict",
+    "TruncatedHex",
+    "TruncatedInt",
+    "TruncatedList",
+    "TruncatedStr",
+    "Value",
+}
 #: Types for annotations.
 ALIASES = {"EventValue"}
 #: Numbers and registers of instructions, named as the kernel's headers name them.

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.sessions import Session
     from usdt.engine.output.formatters.formatter import Event, EventValue, Span
     from usdt.engine.output.truncated import (
+        TruncatedDict,
         TruncatedHex,
         TruncatedInt,
         TruncatedList,
@@ -78,6 +79,7 @@ __all__ = (
     "SyscallError",
     "TargetError",
     "TracingError",
+    "TruncatedDict",
     "TruncatedHex",
     "TruncatedInt",
     "TruncatedList",
@@ -113,7 +115,7 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.api.sessions": ("Session",),
         "usdt.engine.output.formatters.formatter": ("Event", "EventValue", "Span"),
         "usdt.engine.output.truncated": (
-            *("TruncatedHex", "TruncatedInt", "TruncatedList", "TruncatedStr"),
+            *("TruncatedDict", "TruncatedHex", "TruncatedInt", "TruncatedList", "TruncatedStr"),
         ),
         "usdt.libbpf.manager": ("Attachment", "Manager"),
         "usdt.libbpf.program_links": ("ProgramLink", "attach_program"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -115,3 +117,16 @@ def test_a_descriptor_is_signed_and_addresses_are_hexadecimal() -> None:
     assert closed["args"] == {"fd": -1, "return": -9}
     done = kprobe("trace", "-c", program(_MEMORY), "syscall:mmap*(fd == -1, len == 12345, return)")
     assert " = 0x" in done.stdout
+
+
+def test_csv_has_socket_addresses_by_their_contents(tmp_path: Path) -> None:
+    path = tmp_path / "run.usdt"
+    done = run_usdt(
+        "record", "-o", path, "-c", program(_SOCKETS), "syscall:bind", "syscall:connect"
+    )
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO(run_usdt("report", "--csv", path).stdout)))
+    shown = [json.loads(row["umyaddr"] or row["uservaddr"]) for row in rows]
+    assert shown[0] == {"family": "AF_INET", "address": "127.0.0.1", "port": 0}
+    assert shown[1]["port"] > 0
+    assert {one["family"] for one in shown} >= {"AF_INET", "AF_UNIX"}

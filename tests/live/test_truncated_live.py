@@ -24,17 +24,19 @@ SOURCE = """
 #include <string>
 #include <vector>
 struct part { int a; char b[60]; };
+struct big { long first; int list[40]; char rest[5000]; };
+static big large = {-5, {1, 2, 3}};
 using namespace std;
 extern "C" __attribute__((noinline)) int
-take(const string &s, const vector<int> &v, const char *c, const vector<part> &p, int n)
+take(const string &s, const vector<int> &v, const char *c, const vector<part> &p, int n, big *g)
 {
-    return (int)(s.size() + v.size() + std::strlen(c) + p.size()) + n;
+    return (int)(s.size() + v.size() + std::strlen(c) + p.size()) + n + g->list[2];
 }
 int main(int argc, char **)
 {
     int n = argc > 1 ? 3 : 300;
     std::string s(n, 's'), c(n, 'c');
-    return take(s, std::vector<int>(n, 7), c.c_str(), std::vector<part>(n), n) == 0;
+    return take(s, std::vector<int>(n, 7), c.c_str(), std::vector<part>(n), n, &large) == 0;
 }
 """
 ITEMS = "take(s, v, str(c), buf(c, n), p)"
@@ -107,3 +109,29 @@ def test_events_in_python_have_types_that_say_so(program: Path) -> None:
         assert isinstance(event.args[key], usdt.TruncatedStr)
     for key in ("v", "p"):
         assert isinstance(event.args[key], usdt.TruncatedList)
+
+
+# ---------------------------------------------------------------- structures and arrays
+
+
+def test_a_structure_that_was_cut_is_marked_everywhere(program: Path, tmp_path: Path) -> None:
+    probe, path = f"uprobe:{program}:take(*g)", tmp_path / "run.usdt"
+    assert "/* 4096 bytes of 5168 */" in run_usdt("trace", "-c", program, probe).stdout
+    run_usdt("record", "-o", path, "-c", program, probe)
+    [row] = csv.DictReader(io.StringIO(run_usdt("report", "--csv", path).stdout))
+    assert row["*g"].endswith(", ...}")
+    shown = json.loads(row["*g"].replace(", ...}", "}"))
+    assert (shown["first"], shown["list"][:3]) == (-5, [1, 2, 3])
+    with usdt.attach(probe, command=[str(program)]) as events:
+        [event] = list(events)
+    assert isinstance(event.args["*g"], usdt.TruncatedDict)
+    assert event.args["*g"] == shown
+
+
+def test_csv_shows_arrays_and_structures_whole(program: Path, tmp_path: Path) -> None:
+    probe, path = f"uprobe:{program}:take(g->list, *g)", tmp_path / "run.usdt"
+    run_usdt("record", "--max-struct", "8192", "-o", path, "-c", program, probe)
+    [row] = csv.DictReader(io.StringIO(run_usdt("report", "--csv", path).stdout))
+    numbers = [1, 2, 3, *[0] * 37]
+    assert json.loads(row["g->list"]) == numbers
+    assert json.loads(row["*g"]) == {"first": -5, "list": numbers, "rest": ""}

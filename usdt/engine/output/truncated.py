@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ("TruncatedHex", "TruncatedInt", "TruncatedList", "TruncatedStr", "mark_of")
+__all__ = (
+    "TruncatedDict",
+    "TruncatedHex",
+    "TruncatedInt",
+    "TruncatedList",
+    "TruncatedStr",
+    "mark_of",
+)
 
 
 class TruncatedInt(int):
     """A number of which only the low part is known."""
+
+    __slots__ = ()
+
+
+class TruncatedDict(dict[str, Any]):
+    """A structure of which only the first bytes were recorded."""
 
     __slots__ = ()
 

@@ -18,7 +18,7 @@ from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.columns import IntColumn, IntFormat
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.formatter import constant
-from usdt.engine.output.truncated import TruncatedList, mark_of
+from usdt.engine.output.truncated import TruncatedDict, TruncatedList, mark_of
 from usdt.engine.recording.blocks import RecordingError
 
 if TYPE_CHECKING:
@@ -115,8 +115,6 @@ def _cell(value: Any) -> str:
         return "NULL"
     if isinstance(value, Unreadable):
         value = f"?({value.reason})"
-    if isinstance(value, dict):
-        value = json.dumps(value)
     text = _marked(value)
     if isinstance(value, str) and _FORMULA.match(text):
         text = f"'{text}"
@@ -130,6 +128,10 @@ def _marked(value: Any) -> str:
     match value:
         case TruncatedList():
             return f"{repr(value)[:-1]}, ...]" if value else "[...]"
+        case TruncatedDict():
+            return f"{json.dumps(value)[:-1]}, ...}}" if value else "{...}"
+        case dict():
+            return json.dumps(value)
         case str():
             return value + mark_of(value)
     return repr(value) + mark_of(value)

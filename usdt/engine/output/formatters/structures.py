@@ -29,7 +29,7 @@ from usdt.engine.compiler.record.columns import (
 )
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.output.formatters.formatter import escape
-from usdt.engine.output.truncated import TruncatedList
+from usdt.engine.output.truncated import TruncatedDict, TruncatedList
 
 if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import TypeSnapshot
@@ -191,6 +191,11 @@ def escape_lines(text: str) -> str:
     return "\n".join(map(escape, text.split("\n")))
 
 
+def _cut(value: Any) -> Any:
+    # The first elements of an array; other values are recorded whole.
+    return TruncatedList(value) if isinstance(value, list) else value
+
+
 class StructValueFormatter(_Structure):
     """A formatter of structures as dicts, lists, strings and numbers."""
 
@@ -216,7 +221,10 @@ class StructValueFormatter(_Structure):
         left_out = self.left_out(data)
         if left_out:
             return Unreadable(left_out)
-        return self._whole(data, 0) if len(data) >= self._extent else self._part(data, 0)
+        found = self._whole(data, 0) if len(data) >= self._extent else self._part(data, 0)
+        if len(data) >= self.shape.size:
+            return found
+        return TruncatedDict(found) if isinstance(found, dict) else _cut(found)
 
     def _list(self, data: bytes) -> list[Any]:
         # The number of elements of a list follows from its number of bytes.
