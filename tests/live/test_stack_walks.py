@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections import Counter
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from skips import requires_root
 from symbol_programs import compiled
-from tracing_tools import Tool
+from tracing_tools import Tool, run_usdt
 
 from usdt.base.errors import NotSupported
 from usdt.engine.runtime.unwinding import walks_by_tables
@@ -154,3 +155,55 @@ def test_stacks_are_those_of_single_events(name: str, tmp_path: Path) -> None:
         counted, traced = both(program, probe)
     assert sum(counted.values()) >= 50
     assert counted == traced
+
+
+def counted(*words: object) -> list[list[dict[str, Any]]]:
+    """The stacks that a command counts."""
+    done = run_usdt("count", "--json", "--by", "ustack", "--unwind", "dwarf", *words)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line)["key"]["ustack"] for line in done.stdout.splitlines()]
+
+
+def outermost(stacks: list[list[dict[str, Any]]]) -> set[str]:
+    """The last functions of stacks, or why they end earlier."""
+    return {stack[-1].get("symbol") or stack[-1].get("error") or "?" for stack in stacks}
+
+
+def test_a_command_has_whole_stacks_from_its_start() -> None:
+    command = "/usr/bin/python3.11 -c 'import json'"
+    stacks = counted("-c", command, f"uprobe:{LIBC}:mmap")
+    assert len(stacks) >= 5
+    assert outermost(stacks) == {"_start"}
+
+
+def test_children_have_whole_stacks_from_their_start() -> None:
+    script = "for i in 1 2 3; do x=$(printf $i); done; /bin/true"
+    stacks = counted("-f", "-c", f"/bin/bash -c '{script}'", f"uprobe:{LIBC}:write")
+    assert outermost(stacks) == {"_start"}
+
+
+def test_a_system_call_has_the_stack_of_its_program() -> None:
+    command = "/bin/bash -c 'for i in 1 2 3; do echo $i > /dev/null; done'"
+    assert outermost(counted("-c", command, "syscall:write(fd == 1)")) == {"_start"}
+
+
+def test_stacks_of_few_frames_are_cut_without_a_reason() -> None:
+    done = run_usdt(
+        *("count", "--json", "--by", "ustack(2)", "-c", "/bin/bash -c 'x=$(printf 1)'"),
+        f"uprobe:{LIBC}:malloc",
+    )
+    stacks = [json.loads(line)["key"]["ustack(2)"] for line in done.stdout.splitlines()]
+    assert {len(stack) for stack in stacks} == {2}
+    assert not any("error" in frame for stack in stacks for frame in stack)
+
+
+def test_verbose_reports_the_tables() -> None:
+    done = run_usdt(
+        *("count", "-v", "--by", "ustack", "-c", "/bin/true", f"uprobe:{LIBC}:write"),
+    )
+    assert "user stacks by unwind tables in the kernel" in done.stderr
+    done = run_usdt(
+        *("count", "-v", "--by", "ustack", "--unwind", "fp", "-c", "/bin/true"),
+        f"uprobe:{LIBC}:write",
+    )
+    assert "user stacks by frame pointers, followed in the kernel" in done.stderr

@@ -94,6 +94,9 @@ class CodeRange:
         start, end: its addresses.
         bias: the address of its file's address 0.
         table: the rows of its file; None if it has none.
+        offset: of the mapping in its file.
+        device: (major, minor) of the file.
+        inode: of the file; 0: there is none.
         return_probes: whether functions with return probes return to it.
     """
 
@@ -101,6 +104,9 @@ class CodeRange:
     end: int
     bias: int
     table: CompactTable | None
+    offset: int = 0
+    device: tuple[int, int] = (0, 0)
+    inode: int = 0
     return_probes: bool = False
 
 

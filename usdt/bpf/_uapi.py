@@ -152,4 +152,5 @@ class Helper(enum.IntEnum):
     GET_CURRENT_TASK_BTF = 158
     GET_ATTACH_COOKIE = 174
     TASK_PT_REGS = 175
+    FIND_VMA = 180
     LOOP = 181

@@ -133,6 +133,12 @@ class FileSymbols(Closeable):
                 return offset - segment.offset + segment.address
         return offset
 
+    @property
+    def code_start(self) -> tuple[int, int] | None:
+        """File offset and link-time address of the executable part; None if there is not one."""
+        found = [(one.offset, one.address) for one in self._loads if one.flags & 1]
+        return found[0] if len(found) == 1 else None
+
     @functools.cached_property
     def _loads(self) -> list[Segment]:
         loads = [one for one in self._elf.segments if one.type == PT_LOAD and one.filesz]

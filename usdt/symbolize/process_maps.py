@@ -189,7 +189,8 @@ class ProcessMaps:
             file = self.symbols(one)
             table = None if file is None else file.compact_table
             bias = 0 if file is None else one.start - file.address_of(one.offset)
-            found.append(CodeRange(one.start, one.end, bias, table, one.path == RETURN_PROBES))
+            place = (one.start, one.end, bias, table, one.offset, one.device, one.inode)
+            found.append(CodeRange(*place, return_probes=one.path == RETURN_PROBES))
         return found
 
     def executable(self) -> list[MappedSymbols]:

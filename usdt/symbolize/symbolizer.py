@@ -17,6 +17,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any
 
+from usdt.arch.unwind_rows import CodeRange
 from usdt.base.closeable import Closeable
 from usdt.base.frozen import replace
 from usdt.demangle.demangle import demangle
@@ -24,6 +25,7 @@ from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.engine.language.tree import MAX_FRAMES
 from usdt.engine.output.frames import Frame, Stack
 from usdt.engine.output.stacks import PythonProcesses
+from usdt.procfs.mapped_files import MappedFile
 from usdt.procfs.process import processes
 from usdt.symbolize.file_cache import FileCache
 from usdt.symbolize.mmap_tracker import MmapTracker
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from usdt.arch.unwind_rows import CodeRange
     from usdt.procfs.maps import Mapping
     from usdt.symbolize.file_symbols import FileSymbols
     from usdt.symbolize.process_maps import MappedSymbols
@@ -163,6 +164,27 @@ class Symbolizer(Closeable):
         process.refresh(at_once=True)
         return process.code()
 
+    def file_code(self, path: str) -> CodeRange | None:
+        """Return a file's executable part as if it were mapped at 0; None if there is none."""
+        try:
+            found = os.stat(path)  # noqa: PTH116 - paths are text
+        except OSError:
+            return None
+        device = os.major(found.st_dev), os.minor(found.st_dev)
+        mapped = MappedFile(path, path, device, found.st_ino, deleted=False)
+        file = self._cache.mapped(mapped, os.getpid())
+        place = None if file is None else file.code_start
+        if file is None or place is None or file.compact_table is None:
+            return None
+        offset, address = place
+        code = (0, 0, -address, file.compact_table, offset, device, found.st_ino)
+        return CodeRange(*code)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors that are readable when mappings have changed."""
+        return () if self._tracker is None else tuple(self._tracker.descriptors)
+
     def take_changed(self) -> set[int] | None:
         """Return the processes whose mappings have changed since the last call; None: unknown."""
         if self._tracker is None:
@@ -181,8 +203,7 @@ class Symbolizer(Closeable):
         maps = python.open()
         for pid in pids or processes():
             python.examine(pid)
-        changes = () if self._tracker is None else tuple(self._tracker.descriptors)
-        return PythonProcesses(maps, changes, self.look)
+        return PythonProcesses(maps, self.descriptors, self.look)
 
     def python_stack(self, pid: int, data: bytes, length: int, order: str = "=") -> Stack:
         """Return a Python stack; see :meth:`usdt.symbolize.python_stacks.PythonStacks.stack`."""

@@ -183,9 +183,11 @@ class Assembler:
         Raises:
             CodeTooLarge: a label is out of a jump's range.
         """
-        for name, emit in self._functions.items():
-            self.label(name)
-            emit(self)
+        emitted: set[str] = set()
+        while added := [name for name in self._functions if name not in emitted]:
+            self.label(added[0])
+            self._functions[added[0]](self)
+            emitted.add(added[0])
         kept = self._reachable()
         new_index = {old: new for new, old in enumerate(kept)}
         insns = [self._insns[index] for index in kept]

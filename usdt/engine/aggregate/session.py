@@ -247,10 +247,18 @@ class AggregateSession(BpfSession):
         if walks is not None:
             self._resources.callback(walks.close)
             self._attacher.add_maps(walks.maps)
+            for descriptor in walks.descriptors:
+                self.watch(descriptor)
 
-    def update_tables(self, pids: Iterable[int] = ()) -> None:
-        """Give the kernel the unwind tables of new code; of these processes in any case."""
-        self._stacks.update(pids)
+    def expect(self, pid: int, files: Iterable[str]) -> None:
+        """Load what programs need to know of a process that will start, and of its files."""
+        self._stacks.expect(pid, files)
+
+    def poll(self, timeout: float) -> list[Any]:
+        """Poll as :meth:`BpfSession.poll` does; also load the unwind tables of new code."""
+        batch = super().poll(timeout)
+        self._stacks.update()
+        return batch
 
     def _need_values(self, action: AggregateAction) -> None:
         aggregation = self.aggregation

@@ -115,9 +115,7 @@ class StackKeys:
         """
         if not self._user or self._code is None:
             return False
-        # The tables of programs that start later arrive after their first hits.
-        later = self._unwind == "auto" and not self._pids
-        return not later and walks_by_tables(self._unwind, kernel=kernel)
+        return walks_by_tables(self._unwind, kernel=kernel)
 
     @staticmethod
     def maps_of(keys: KeyLayout, most: int) -> Iterator[MapSpec]:
@@ -145,10 +143,16 @@ class StackKeys:
         self._walks.update(self._pids)
         return self._walks
 
-    def update(self, pids: Iterable[int] = ()) -> None:
-        """Load the unwind tables of new code; of these processes in any case."""
+    def update(self) -> None:
+        """Load the unwind tables of new code."""
         if self._walks is not None:
-            self._walks.update(pids)
+            self._walks.update()
+
+    def expect(self, pid: int, files: Iterable[str]) -> None:
+        """Load the unwind tables of a process, and of files that it will map."""
+        if self._walks is not None:
+            self._walks.load_files(files)
+            self._walks.update((pid,))
 
     @property
     def report(self) -> list[str]:

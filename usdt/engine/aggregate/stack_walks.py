@@ -23,6 +23,7 @@ from usdt.arch.unwind_rows import ROW
 from usdt.base.closeable import Closeable
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
+from usdt.engine.aggregate.codegen.find_file import FILE, FILES, file_key
 from usdt.engine.aggregate.codegen.walk_state import (
     RANGE,
     RANGE_BITS,
@@ -49,8 +50,9 @@ __all__ = ("StackWalks",)
 _MMAPABLE = 1 << 10  # BPF_F_MMAPABLE
 _PROCESSES = 1 << 14
 _WANTED = 1 << 12
+_MAX_FILES = 1 << 12
 # Blocks of ranges and of rows: for processes that are given, and for all.
-_FEW, _MANY = (1, 24), (8, 128)
+_FEW, _MANY = (2, 4), (8, 16)
 _REUSE_AFTER = 2.0  # seconds; a walk takes microseconds, if nobody preempts it
 _FEWEST = 16  # ranges: the smallest space of a process
 _MASK = (1 << 64) - 1
@@ -91,9 +93,11 @@ class StackWalks(Closeable):
         self._make(MapSpec(MapType.ARRAY, 4, STATE_SIZE, states, WALKS))
         self._make(MapSpec(MapType.HASH, 4, SLICE.size, _PROCESSES, SLICES))
         self._make(MapSpec(MapType.LRU_HASH, 4, 8, _WANTED, WANTED))
+        self._make(MapSpec(MapType.HASH, 16, FILE.size, _MAX_FILES, FILES))
         self._rows = _Rows(self._shared(ROWS, ROW.size << ROW_BITS, row_blocks))
         self._ranges = _Ranges(self._shared(RANGES, RANGE.size << RANGE_BITS, range_blocks))
         self._known: dict[int, _Process] = {}
+        self._files: dict[bytes, bytes] = {}
         self._seconds = 0.0
         self._reported: list[str] = []
 
@@ -124,6 +128,20 @@ class StackWalks(Closeable):
             self._describe(pid)
         self._seconds += time.monotonic() - began
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors that are readable when :meth:`update` has something to do."""
+        return self._code.descriptors
+
+    def load_files(self, paths: Iterable[str]) -> None:
+        """Load the tables of files that processes will map."""
+        began = time.monotonic()
+        for path in paths:
+            one = self._code.file_code(path)
+            if one is not None:
+                deque(self._pieces(one), maxlen=0)
+        self._seconds += time.monotonic() - began
+
     def _wanted(self) -> set[int]:
         found = {struct.unpack("=I", key)[0] for key in list(self.maps[WANTED].keys())}
         for pid in found:
@@ -146,7 +164,7 @@ class StackWalks(Closeable):
         if place is None:
             self._full("executable mappings")
             return
-        self.maps[SLICES].set(key, SLICE.pack(*place))
+        self.maps[SLICES].set(key, SLICE.pack(*place, 0))
         self._known[pid] = _Process(place, data)
         if known is not None:
             self._ranges.free(known.place)
@@ -165,6 +183,8 @@ class StackWalks(Closeable):
             yield RANGE.pack(one.start, one.end, 0, kind, 0)
             return
         base = one.bias + one.table.base
+        if one.inode and len(pieces) == 1:
+            self._know_file(one, base - one.start + one.offset, pieces[0])
         starts = [base + piece.address for piece in pieces]
         first = max(0, bisect.bisect_right(starts, one.start) - 1)
         for index in range(first, len(pieces)):
@@ -174,6 +194,17 @@ class StackWalks(Closeable):
                 return
             piece = pieces[index]
             yield RANGE.pack(start, min(end, one.end), base & _MASK, piece.row, piece.number)
+
+    def _know_file(self, one: CodeRange, shift: int, piece: _Piece) -> None:
+        # Let walks find the table by the file, in processes that are not known.
+        key = file_key(one.device, one.inode)
+        value = FILE.pack(shift & _MASK, piece.row, piece.number)
+        known = self._files.get(key)
+        if known is None and len(self._files) < _MAX_FILES:
+            self._files[key] = value
+            self.maps[FILES].set(key, value)
+        elif known not in (None, value):  # its segments differ: only mappings tell which one it is
+            self.maps[FILES].delete(key)
 
     def _full(self, what: str) -> None:
         text = f"no more space for {what}: user stacks of some programs end early"
@@ -216,6 +247,10 @@ class _Rows:
         return found[1]
 
     def _write(self, table: CompactTable) -> list[_Piece] | None:
+        number = len(table.rows) // ROW.size
+        left = -self.used % _ROWS_IN_BLOCK
+        if left < number <= _ROWS_IN_BLOCK:  # so that it is in one block
+            self.used += left
         start = self.used * ROW.size
         if start + len(table.rows) > len(self.memory):
             return None

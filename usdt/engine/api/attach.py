@@ -195,6 +195,5 @@ def attach_and_release(
     with contextlib.ExitStack() as stack:
         stack.callback(stacks.close)
         attached = attach_probes(stack, targets, requests, session, options)
-        if attached.command is not None:
-            attached.command.release()
+        attached.release()
         return attached, stack.pop_all().close

@@ -72,8 +72,7 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
         stop = stack.enter_context(StopSignals(targets.wake))
         _report_attached(attached, options.run.verbose)
         results.begin(output)
-        if attached.command is not None:
-            attached.command.release()
+        attached.release()
         hint = _ChildrenHint(targets, results)
 
         def on_idle() -> None:

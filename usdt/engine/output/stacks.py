@@ -128,6 +128,13 @@ class UserSymbols(Protocol):
 class CodeSource(Protocol):
     """What knows the code of running processes: :class:`usdt.symbolize.Symbolizer`."""
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors that are readable when mappings have changed."""
+
+    def file_code(self, path: str) -> CodeRange | None:
+        """Return a file's executable part as if it were mapped at 0; None if there is none."""
+
     def code(self, pid: int) -> list[CodeRange]:
         """Return the executable mappings of a process now, with their unwind tables."""
 

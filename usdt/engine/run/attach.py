@@ -41,6 +41,12 @@ class AttachedProbes:
     kernel_sites: int
     session: BpfSession
 
+    def release(self) -> None:
+        """Let the command run, if there is one."""
+        if self.command is not None:
+            self.session.expect(self.command.pid, self.command.files())
+            self.command.release()
+
     @property
     def sites(self) -> int:
         """The number of attached sites."""

@@ -162,6 +162,9 @@ class SpawnedCommand(Protocol):
 
     pid: int
 
+    def files(self) -> list[str]:
+        """Return the files that it will map at its start: program, interpreters, libraries."""
+
     def release(self) -> None:
         """Let the command run."""
 

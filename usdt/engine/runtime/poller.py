@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import contextlib
+    from collections.abc import Iterable
 
 __all__ = ("Pollable",)
 
@@ -48,10 +49,14 @@ class Pollable:
     def begin(self) -> None:
         """Note that all probes of a run are attached."""
 
+    def expect(self, pid: int, files: Iterable[str]) -> None:
+        """Note that a process will start, and the files that it will map."""
+
     def watch(self, descriptor: int) -> None:
         """Make poll() return early when ``descriptor`` becomes readable (a pidfd)."""
-        self._poller.register(descriptor, select.EPOLLIN)
-        self._watched.add(descriptor)
+        if descriptor not in self._watched:
+            self._poller.register(descriptor, select.EPOLLIN)
+            self._watched.add(descriptor)
 
     def unwatch(self, descriptor: int) -> None:
         """Stop watching a descriptor given to watch()."""

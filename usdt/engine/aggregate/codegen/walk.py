@@ -15,6 +15,7 @@ from usdt.arch.unwinding import CPUS
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R8, R9, R10, Alu, Jump
+from usdt.engine.aggregate.codegen.find_file import kernel_fields
 from usdt.engine.aggregate.codegen.walk_state import (
     BUSY,
     CACHED,
@@ -30,10 +31,10 @@ from usdt.engine.aggregate.codegen.walk_state import (
     NUMBER,
     PC,
     REASON,
-    SLICE,
     SLICES,
     SP,
     STATES_PER_CPU,
+    TEMP,
     VALUE,
     VALUE_HEADER,
     WALKS,
@@ -45,13 +46,16 @@ from usdt.engine.compiler.codegen.map_calls import emit_map_call
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.engine.aggregate.codegen.find_file import KernelFields
 
 __all__ = ("STEP_STACK", "emit_walk")
 
 #: Bytes of the BPF stack that the steps need; the program and its steps share 512.
-STEP_STACK = 32
+STEP_STACK = 64
 _STEP = "step of a walk"
 _NOEXIST = 1  # BPF_NOEXIST
+_SLICE_WORDS = (0, 8)  # offsets of what tells ranges apart
+_MM = 16  # offset in SLICE
 
 
 def emit_walk(
@@ -68,9 +72,10 @@ def emit_walk(
         lost: label to jump to when the map of stacks is full.
     """
     cpu = CPUS[KERNEL_MACHINE]
-    asm.function(_STEP, lambda at: StepEmitter(at, cpu).emit())
+    fields = kernel_fields()
+    asm.function(_STEP, lambda at: StepEmitter(at, cpu, fields).emit())
     _claim(asm, lost)
-    _begin(asm, frames, kernel=kernel)
+    _begin(asm, frames, fields, kernel=kernel)
     walked, stored = asm.new_label("walked"), asm.new_label("stored")
     asm.load(R1, R8, PC)
     asm.jump(Jump.EQ, R1, 0, walked)  # a thread of the kernel
@@ -133,7 +138,7 @@ def _claim(asm: Assembler, lost: str) -> None:
     asm.label(claimed)
 
 
-def _begin(asm: Assembler, frames: int, *, kernel: bool) -> None:
+def _begin(asm: Assembler, frames: int, known: KernelFields | None, *, kernel: bool) -> None:
     # The registers, the first address, and the ranges of the process.
     cpu, slots = CPUS[KERNEL_MACHINE], PT_REGS[KERNEL_MACHINE]
     fields = {PC: cpu.pc, SP: cpu.registers[cpu.sp], FP: cpu.registers[cpu.frame_pointer]}
@@ -159,14 +164,31 @@ def _begin(asm: Assembler, frames: int, *, kernel: bool) -> None:
     asm.store(R8, REASON, WalkEnd.TOO_DEEP)
     asm.store(R8, CACHED, 0)
     asm.store(R8, CACHED + 8, 0)
-    for offset in range(0, SLICE.size, 8):
+    for offset in _SLICE_WORDS:
         asm.store(R8, FRAMES + offset, 0)
     unknown = asm.new_label("unknown")
+    if known is not None:  # r7 is the caller's
+        asm.call(Helper.GET_CURRENT_TASK_BTF)
+        asm.load(R1, R0, known.mm)
+        asm.store(R8, TEMP, R1)
     _find_slice(asm, unknown)
-    for offset in range(0, SLICE.size, 8):
+    if known is not None:
+        _check_program(asm, unknown)
+    for offset in _SLICE_WORDS:
         asm.load(R1, R0, offset)
         asm.store(R8, FRAMES + offset, R1)
     asm.label(unknown)
+
+
+def _check_program(asm: Assembler, unknown: str) -> None:
+    # The ranges are those of the program that was executed when they were first used.
+    same = asm.new_label("same")
+    asm.load(R1, R8, TEMP)
+    asm.load(R2, R0, _MM)
+    asm.jump(Jump.EQ, R1, R2, same)
+    asm.jump(Jump.NE, R2, 0, unknown)
+    asm.store(R0, _MM, R1)
+    asm.label(same)
 
 
 def _find_slice(asm: Assembler, unknown: str) -> None:
@@ -183,7 +205,7 @@ def _check_slice(asm: Assembler) -> None:
     # lacked something, the process is noted.
     same, changed, wanted = (asm.new_label(name) for name in ("same", "changed", "wanted"))
     _find_slice(asm, same)
-    for offset in range(0, SLICE.size, 8):
+    for offset in _SLICE_WORDS:
         asm.load(R1, R0, offset)
         asm.load(R2, R8, FRAMES + offset)
         asm.jump(Jump.NE, R1, R2, changed)

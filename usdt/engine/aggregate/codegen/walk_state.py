@@ -21,7 +21,9 @@ __all__ = (
     "CACHED",
     "EXACT",
     "EXACT_MARK",
+    "FILE_KEY",
     "FIRST",
+    "FOUND",
     "FP",
     "FRAMES",
     "HASH",
@@ -58,10 +60,10 @@ ROWS = "unwind.rows"  # array of blocks of usdt.arch.unwind_rows.ROW
 WANTED = "unwind.wanted"  # hash: u32 process whose mappings were not known → u64 hits
 
 STATES_PER_CPU = 8
-SLICE = struct.Struct("=III4x")  # block of RANGES, index of the first one, number
+SLICE = struct.Struct("=III4xQ")  # block of RANGES, index of the first one, number; mm_struct
 RANGE = struct.Struct("=QQQII")  # start, end, address of the table's address 0, first row, rows
 RANGE_BITS = 14  # of a number of ranges in a block
-ROW_BITS = 16  # of a number of rows in a block; a range's first row has the block above
+ROW_BITS = 19  # of a number of rows in a block; a range's first row has the block above
 
 # Fields of a state
 BUSY, PC, FP, TEMP, SCRATCH, SP, LINK = 0, 8, 16, 24, 32, 40, 48  # TEMP is behind FP
@@ -69,7 +71,9 @@ EXACT, NUMBER, LIMIT, REASON, HASH = 56, 64, 72, 80, 88
 CACHED = 96  # a RANGE: that of the last address
 KEY = 128  # of a map
 FRAMES = 136  # the slice of the process
-VALUE = 152
+FILE_KEY = 152  # of the map of files
+FOUND = 168  # whether the map of files had the file
+VALUE = 176
 STATE_SIZE = VALUE + 8 + 8 * MAX_FRAMES
 
 VALUE_HEADER = struct.Struct("=II")

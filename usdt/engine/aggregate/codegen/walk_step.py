@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.unwind_rows import BY_FRAME_POINTER, MAX_SLOT, Special, WalkEnd
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, Alu, Jump
+from usdt.engine.aggregate.codegen.find_file import emit_find_file
 from usdt.engine.aggregate.codegen.walk_state import (
     CACHED,
     EXACT,
@@ -47,6 +48,7 @@ from usdt.engine.language.tree import MAX_FRAMES
 if TYPE_CHECKING:
     from usdt.arch.unwinding import Cpu
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.engine.aggregate.codegen.find_file import KernelFields
 
 __all__ = ("MIX", "RangeKind", "StepEmitter")
 
@@ -70,10 +72,12 @@ class StepEmitter:
     Args:
         asm: the assembler.
         cpu: the CPU.
+        fields: offsets in the kernel's structures, to find mappings that are not known yet.
     """
 
-    def __init__(self, asm: Assembler, cpu: Cpu) -> None:
+    def __init__(self, asm: Assembler, cpu: Cpu, fields: KernelFields | None) -> None:
         self.asm = asm
+        self.fields = fields
         self.cpu = cpu
         self.labels: dict[str, str] = {}
 
@@ -178,15 +182,23 @@ class StepEmitter:
         self._block(RANGES)
         asm.load(R1, R6, FRAMES + 4, 4)
         asm.load(R2, R6, FRAMES + 8, 4)
-        asm.jump(Jump.EQ, R2, 0, self._stop(WalkEnd.NO_PROCESS))
+        asm.jump(Jump.EQ, R2, 0, self._label("unknown"))
         self._search(RANGE_BITS, 5, 8)
         for offset in range(0, RANGE.size, 8):
             asm.load(R1, R8, offset)
             asm.store(R6, CACHED + offset, R1)
         asm.load(R1, R6, CACHED + _RANGE_START)
-        asm.jump(Jump.LT, R7, R1, self._stop(WalkEnd.NO_MAPPING))
+        asm.jump(Jump.LT, R7, R1, self._label("unknown"))
         asm.load(R1, R6, CACHED + _RANGE_END)
-        asm.jump(Jump.GE, R7, R1, self._stop(WalkEnd.NO_MAPPING))
+        asm.jump(Jump.LT, R7, R1, found)
+        asm.label(self._label("unknown"))
+        if self.fields is not None:
+            emit_find_file(asm, self.fields, self._label("no_mapping"))
+            asm.goto(found)
+        asm.label(self._label("no_mapping"))
+        asm.load(R1, R6, FRAMES + 8, 4)
+        asm.jump(Jump.EQ, R1, 0, self._stop(WalkEnd.NO_PROCESS))
+        asm.goto(self._stop(WalkEnd.NO_MAPPING))
         asm.label(found)
 
     def _keep(self) -> None:

@@ -109,7 +109,6 @@ class AggregateJob:
         """Read and show aggregates if it is time; return whether the run has enough hits."""
         if time.monotonic() < self.next:
             return False
-        self.aggregates.update_tables()
         pause = self._pause()
         # Advance by a whole number of intervals, so that ticks keep their schedule; skip missed
         # ones.
