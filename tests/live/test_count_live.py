@@ -218,8 +218,12 @@ def test_the_table_of_stacks_follows_the_number_of_keys(
         found = outcome(tool)
     assert sum(r["count"] for r in found.results) + found.lost() == 1 << 15
     assert len(found.results) >= least
-    (line,) = [line for line in found.tool.errors if "no space" in line]
-    assert "no space for more keys or stacks; a larger --max-keys may help" in line
+    # Frame pointers: of two stacks whose hashes collide, the kernel keeps one.
+    assert keys > 1 << 15 or found.lost()
+    lines = [line for line in found.tool.errors if "no space" in line]
+    assert len(lines) == bool(found.lost())
+    for line in lines:
+        assert "no space for more keys or stacks; a larger --max-keys may help" in line
 
 
 def test_enough_is_enough() -> None:
