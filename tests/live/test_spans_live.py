@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import signal
 import subprocess
 from itertools import pairwise
@@ -245,6 +246,48 @@ def test_open_spans_are_shown_when_asked(program: Path) -> None:
     assert {span["comm"] for span in (*first, *last)} == {"spans"}
     assert all(before["age"] < after["age"] for before, after in zip(first, last, strict=True))
     assert "3 spans were begun and not ended" in errors
+
+
+def test_open_spans_are_shown_after_each_interval(program: Path) -> None:
+    words = ("--json", "--open", "-i", "100ms", "-c", f"{program} hang 3", _BEGIN, _END)
+    with subprocess.Popen(
+        [USDT, "spans", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as tool:
+        assert tool.stdout is not None
+        lines = [line for line in (tool.stdout.readline() for _ in range(7)) if "age" in line]
+        tool.send_signal(signal.SIGINT)
+        tool.communicate(timeout=patient(30))
+    found = [json.loads(line) for line in lines]
+    assert [span["args"]["arg1"] for span in found[:6]] == [1, 2, 3, 1, 2, 3]
+    assert all(
+        first["age"] < later["age"] for first, later in zip(found[:3], found[3:6], strict=True)
+    )
+
+
+def test_the_slowest_of_each_interval(program: Path) -> None:
+    options = ("span:begin(arg1)", _END, "--slowest", 1, "-i", "100ms")
+    own, found, errors = spans(program, "pair 30 1000000", *options)
+    numbers = [span["args"]["arg1"] for span in found]
+    assert 1 < len(set(numbers)) == len(numbers)
+    assert max(span["duration"] for span in found) >= max(own.values())
+    assert "30 events, 0 lost" in errors
+
+
+def test_trees_after_each_interval_have_all_spans(program: Path) -> None:
+    options = ("span:begin(arg1)", _END, "--tree", "-i", "100ms")
+    own, found, _ = spans(program, "pair 30 1000000", *options)
+    assert [span["args"]["arg1"] for span in found] == [*own]
+    assert all(span["self"] == span["duration"] and span["depth"] == 0 for span in found)
+
+
+def test_names_of_numbers_are_told_for_each_end() -> None:
+    ends = "syscall:openat(flags)", "syscall:openat(flags, return)"
+    source = "import os\ntry: os.open('/none', os.O_WRONLY)\nexcept OSError: pass"
+    command = f"/usr/bin/python3 -I -S -c {shlex.quote(source)}"
+    done = run_usdt("spans", "--json", "-c", command, *ends)
+    *_, span = (json.loads(line) for line in done.stdout.splitlines())
+    assert span["names"] == {"flags": "O_WRONLY|O_CLOEXEC"}
+    assert span["end_names"] == {"flags": "O_WRONLY|O_CLOEXEC", "return": "-ENOENT"}
 
 
 def test_calls_that_hang_are_shown(program: Path) -> None:

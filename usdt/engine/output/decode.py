@@ -247,6 +247,8 @@ def compile_renderer(
     values = []
     form.begin(layout)
     for index, field in enumerate(layout.fields):
+        if layout.span is not None and index == layout.span.starts + 1:
+            form.half()
         expression = _expression(index, layout.bit(index), field, form, order)
         values.append(FieldSource(field, expression))
         if field.column.prefix_size:

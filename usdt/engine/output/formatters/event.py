@@ -67,6 +67,9 @@ class EventFormatter:
         self.stacks.expect(layout)
         self._span = layout.span
 
+    def half(self) -> None:
+        pass
+
     def context(
         self, pid: int, tid: int, cpu: int, comm: str, probe: str
     ) -> tuple[int, int, int, str, str]:

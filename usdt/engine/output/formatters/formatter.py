@@ -155,6 +155,9 @@ class Formatter(Protocol):
     def begin(self, layout: RecordLayout) -> None:
         """Start a layout: the following calls are for values of its records."""
 
+    def half(self) -> None:
+        """Start the values of a span's end: the following calls are for them."""
+
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> Any:
         """Return the formatted context of a record; computed once per distinct context."""
 

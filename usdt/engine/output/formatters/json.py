@@ -54,8 +54,7 @@ class JsonFormatter:
         self._clock = clock
         self.stacks = stacks or StackResolver()
         self._span: SpanLayout | None = None
-        self._labels: list[str] = []
-        self._memory: list[tuple[str, str]] = []  # call of a member of "memory", its condition
+        self._notes = [_Notes()]  # of the values; of a span, those of its start and of its end
         self.return_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {
             "stacks": self.stacks,
@@ -74,6 +73,10 @@ class JsonFormatter:
     def begin(self, layout: RecordLayout) -> None:
         self.stacks.expect(layout)
         self._span = layout.span
+        self._notes = [_Notes()]
+
+    def half(self) -> None:
+        self._notes.append(_Notes())
 
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[str, str, int]:
         head = f'"pid": {pid}, "tid": {tid}, "cpu": {cpu}, "comm": {quote(comm)}'
@@ -87,12 +90,9 @@ class JsonFormatter:
         head = f'{{{{{when}, {{contexts[key][0]}}, "args": '
         if self._span is not None:
             head = f'{{{{{when}, {self._ends(self._span, values)}"args": '
-        labels = ", ".join(self._labels)
-        tail = f"{{labels(({labels},))}}" if labels else ""
-        if self._memory:
-            calls, conditions = zip(*self._memory, strict=True)
-            some = " or ".join(conditions)
-            tail += f"{{memory(({', '.join(calls)},)) if {some} else ''}}"
+        tail = "".join(
+            notes.members(half) for half, notes in zip(("", "end_"), self._notes, strict=False)
+        )
         args = self.arguments(values)
         if self._span is not None:
             starts, ends = self._span.halves(values)
@@ -108,8 +108,6 @@ class JsonFormatter:
 
     def arguments(self, values: Sequence[FieldSource]) -> str:
         """Return the part of an f-string that makes the object of all values."""
-        self._labels.clear()
-        self._memory.clear()
         args = ", ".join(f"{piece(quote(field.key))}: {{{value}}}" for field, value in values)
         return f"{{{{{args}}}}}"
 
@@ -141,7 +139,7 @@ class JsonFormatter:
 
     def _add_memory(self, name: str, value: str, length: str, condition: str) -> None:
         # Call ``name`` for a member of "memory", if the condition holds.
-        self._memory.append((f"({name}, {length}, {value})", condition))
+        self._notes[-1].memory.append((f"({name}, {length}, {value})", condition))
 
     def socket_address(self, value: str, length: str, order: str) -> str:
         return f"socket_address({value}, {length}, {order!r})"
@@ -165,7 +163,7 @@ class JsonFormatter:
 
     def named(self, key: str, value: str, names: ValueNames) -> str:
         both = constant(self.names, (quote(key), names.find))
-        self._labels.append(f"({both}, {value})")
+        self._notes[-1].labels.append(f"({both}, {value})")
         return value
 
     def comm(self) -> str:
@@ -182,6 +180,23 @@ class JsonFormatter:
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.symbol_json({constant(self.names, kind)}, contexts[key][2], {value})"
+
+
+class _Notes:
+    # What is said of values beside them: names of numbers, and where memory was read.
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+        self.memory: list[tuple[str, str]] = []  # call of a member of "memory", its condition
+
+    def members(self, half: str) -> str:
+        # Returns the part of an f-string that makes the members; ``half`` is before their names.
+        labels = ", ".join(self.labels)
+        text = f"{{labels('{half}names', ({labels},))}}" if labels else ""
+        if self.memory:
+            calls, conditions = zip(*self.memory, strict=True)
+            made = f"memory('{half}memory', ({', '.join(calls)},))"
+            text += f"{{{made} if {' or '.join(conditions)} else ''}}"
+        return text
 
 
 def _json_error(reason: str) -> str:
@@ -240,15 +255,19 @@ class _PartMemory:
         return self._text
 
 
-def _json_memory(values: tuple[tuple[Callable[[int, bytes], str], int, bytes], ...]) -> str:
+def _json_memory(
+    name: str, values: tuple[tuple[Callable[[int, bytes], str], int, bytes], ...]
+) -> str:
     found = [text for member, length, value in values if (text := member(length, value))]
-    return f', "memory": {{{", ".join(found)}}}' if found else ""
+    return f', "{name}": {{{", ".join(found)}}}' if found else ""
 
 
-def _json_labels(values: tuple[tuple[tuple[str, Callable[[int], str | None]], int], ...]) -> str:
+def _json_labels(
+    member: str, values: tuple[tuple[tuple[str, Callable[[int], str | None]], int], ...]
+) -> str:
     found = [(key, find(value)) for (key, find), value in values if value is not None]
     named = ", ".join(f"{key}: {quote(name)}" for key, name in found if name is not None)
-    return f', "names": {{{named}}}' if named else ""
+    return f', "{member}": {{{named}}}' if named else ""
 
 
 def _json_real(value: float) -> str:

@@ -105,6 +105,9 @@ class TextFormatter:
         if self._wide and self.header is not None:
             self.header = _REALTIME_HEADER if self._realtime else _HEADER
 
+    def half(self) -> None:
+        pass
+
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[Any, ...]:
         who = str(pid) if pid == tid else f"{pid}/{tid}"
         name = escape(comm)
