@@ -7,15 +7,16 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from gdb_places import breakpoints
-from line_programs import CXX, C
-from place_programs import RUST
+from gdb_places import breakpoints, function_breakpoints
+from line_programs import CXX, C, chains
+from place_programs import INLINED, RUST
 from skips import need_program
 from symbol_programs import compiled
 
 from usdt.base.errors import ProbeNotFound
 from usdt.dwarf.info import DebugInfo
 from usdt.elf.file import ElfFile
+from usdt.uprobes.name_patterns import name_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -163,3 +164,55 @@ def test_the_variables_of_a_place_are_those_in_scope(tmp_path: Path) -> None:
                 6: [("m", True), ("n", False), ("i", False), ("total", False)],
                 8: [("n", True), ("m", True), ("total", False)],
             }
+
+
+_FUNCTIONS = [
+    pytest.param("gcc", C, ("-O2", "-g"), ("thrice", "mixed"), id="C by gcc"),
+    pytest.param("gcc", C, ("-O1", "-gdwarf-4"), ("thrice", "mixed"), id="C by gcc, DWARF 4"),
+    pytest.param("clang", C, ("-O2", "-g"), ("thrice", "mixed"), id="C by clang"),
+    pytest.param("clang", C, ("-O1", "-gdwarf-4"), ("thrice", "mixed"), id="C by clang, DWARF 4"),
+    pytest.param("gcc", INLINED, ("-O2", "-g"), ("scaled", "hidden"), id="with a copy of its own"),
+    pytest.param(
+        "g++",
+        CXX,
+        ("-O2", "-g"),
+        ("shapes::total", "shapes::(anonymous namespace)::scale"),
+        id="C++ by gcc",
+    ),
+    pytest.param(
+        "clang++",
+        CXX,
+        ("-O2", "-g"),
+        ("shapes::total", "shapes::(anonymous namespace)::scale"),
+        id="C++ by clang",
+    ),
+]
+
+
+@pytest.mark.parametrize(("compiler", "source", "options", "functions"), _FUNCTIONS)
+def test_inlined_copies_are_those_of_addr2line_and_gdb(
+    tmp_path: Path,
+    compiler: str,
+    source: str,
+    options: Sequence[str],
+    functions: Sequence[str],
+) -> None:
+    program, _ = built(tmp_path, compiler, source, options)
+    gdb = function_breakpoints(program, functions)
+    with ElfFile(program) as elf:
+        info = DebugInfo.of(elf)
+        assert info is not None
+        with info:
+            for function in functions:
+                wanted = name_matcher(function)
+                places = info.inlined_places(wanted)
+                assert places
+                assert all(place.inlined for place in places)
+                assert sum(info.inlined_counts(wanted).values()) == len(places)
+                addresses = [place.address for place in places]
+                last = function.rpartition("::")[2]
+                for chain in chains(program, addresses, "llvm-addr2line"):
+                    assert any(last in name for name, _ in chain[:-1]), chain
+                # gdb has a breakpoint at each copy, and one at the function itself.
+                if source != CXX:  # where gdb does not count lambdas of the function
+                    assert len(gdb[function]) - len(places) in (0, 1), (gdb[function], addresses)

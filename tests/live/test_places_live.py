@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gdb_places import breakpoints, values
-from place_programs import made, marks
-from tracing_tools import run_usdt
+from place_programs import INLINED, made, marks
+from symbol_programs import compiled
+from tracing_tools import one_error, run_usdt
 
 from usdt.base.errors import ProbeNotFound
 from usdt.dwarf.info import DebugInfo
@@ -115,3 +116,45 @@ def test_variables_of_optimized_code_are_those_of_gdb(
             elif isinstance(value, dict) and "error" in value:
                 assert name not in known or any(one in value["error"] for one in _LOST), event
     assert read >= 2
+
+
+@pytest.fixture(scope="module")
+def inlined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("inlined"), INLINED, "-O2", "-g", name="inlined")
+
+
+def test_inlined_copies_are_probed_when_asked(inlined: Path) -> None:
+    events, lines = traced(inlined, f"uprobe:{inlined}:scaled+inlined(n)")
+    assert len(lines) == 3
+    assert [event["args"]["n"] for event in events] == [int(line["n"]) for line in lines]
+    assert {event["probe"] for event in events} == {"uprobe:inlined:scaled+inlined"}
+    events, _ = traced(inlined, f"uprobe:{inlined}:hidden+inlined(func)")
+    assert [event["args"] for event in events] == [{"func": "hidden"}]
+
+
+def test_copies_that_are_not_probed_are_reported(inlined: Path) -> None:
+    done = run_usdt("count", "-c", str(inlined), f"uprobe:{inlined}:scaled")
+    assert done.returncode == 0
+    assert (
+        f"{inlined}: 2 inlined copies of scaled are not probed; scaled+inlined probes these, too"
+        in done.stderr.splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("probe", "code", "reason"),
+    [
+        pytest.param("scaled+inlined(return)", 2, "an inlined copy has no return", id="return"),
+        pytest.param("scaled+inlined(duration)", 2, "has no duration: trace scaled", id="duration"),
+        pytest.param("scaled+inlined(arg0)", 2, "arguments by number", id="an argument by number"),
+        pytest.param("scaled+inlined(k)", 2, "unknown name 'k'", id="no such name"),
+        pytest.param("hidden", 1, "inlined it at 1 place, which hidden+inlined", id="no function"),
+        pytest.param("hid*", 1, "inlined it at 1 place, which hid*+inlined", id="a pattern"),
+        pytest.param("other+inlined", 1, "no function other, and none is inlined", id="nothing"),
+    ],
+)
+def test_what_inlined_copies_do_not_have_is_refused(
+    inlined: Path, probe: str, code: int, reason: str
+) -> None:
+    done = run_usdt("trace", "-c", str(inlined), f"uprobe:{inlined}:{probe}")
+    assert reason in one_error(done, code=code)

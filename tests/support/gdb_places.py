@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ("breakpoints", "values")
+__all__ = ("breakpoints", "function_breakpoints", "values")
 
 _SCRIPT = r"""
 import json
@@ -66,6 +66,22 @@ def breakpoints(program: Path, source: str, lines: int) -> dict[int, tuple[list[
     """The addresses of a breakpoint on each line, and the lines to which these belong."""
     text = _SCRIPT.replace("LINES", str(lines)).replace("SOURCE", repr(source))
     return {int(number): (places, at) for number, (places, at) in _run(program, text).items()}
+
+
+_FUNCTIONS = r"""
+import json
+found = {}
+for name in NAMES:
+    point = gdb.Breakpoint(name)
+    found[name] = sorted(one.address for one in point.locations)
+print("RESULT" + json.dumps(found))
+"""
+
+
+def function_breakpoints(program: Path, names: Sequence[str]) -> dict[str, list[int]]:
+    """The addresses of a breakpoint on each function, inlined copies included."""
+    found: dict[str, list[int]] = _run(program, _FUNCTIONS.replace("NAMES", repr(list(names))))
+    return found
 
 
 def _run(program: Path, text: str) -> Any:

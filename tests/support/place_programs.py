@@ -15,7 +15,7 @@ from skips import need_program
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("CXX", "RUST", "C", "Mark", "made", "marks")
+__all__ = ("CXX", "INLINED", "RUST", "C", "Mark", "made", "marks")
 
 #: Nested scopes, shadowed names, structures, inlined functions, several copies of one line.
 C = r"""
@@ -127,6 +127,25 @@ fn main() {
     let shape = Shape { name: String::from("square"), side: -8 };
     let result = measure(&shape, 3);
     println!("MARK result={} shape.name=\"{}\"", result, shape.name); // MARK
+}
+"""
+
+#: A function that is inlined twice, and called once; another that is only inlined.
+INLINED = r"""
+#include <stdio.h>
+static volatile int step = 3;
+int scaled(int n)
+{
+    int m = n * step;
+    printf("MARK n=%d m=%d\n", n, m);
+    return m;
+}
+static int hidden(int n) { return scaled(n) + 1; }
+int (*volatile call)(int) = scaled;
+int main(int argc, char **argv)
+{
+    int sum = scaled(argc) + hidden(argc + 5);
+    return sum + call(4) == 0;
 }
 """
 

@@ -24,9 +24,10 @@ from usdt.dwarf.variables import VariableFinder
 from usdt.elf.debug_files import DEBUG_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.dwarf.index.files import DiePosition
+    from usdt.dwarf.places.inlined import InlinedFinder
     from usdt.dwarf.places.locals import LocalDebug
     from usdt.dwarf.places.scopes import CodePlace, CodeScopes
     from usdt.dwarf.types.variables import VariableDebug
@@ -98,7 +99,7 @@ class DebugInfo(Closeable):
         """Close every opened file; types that were already created remain usable."""
         self.btf.close()
         self._scopes.clear()
-        for name in ("_variables", "_code_scopes"):
+        for name in ("_variables", "_code_scopes", "_inlined"):
             self.__dict__.pop(name, None)
         self._files.close()
 
@@ -221,6 +222,29 @@ class DebugInfo(Closeable):
 
         with checked(self.name, f"the line {source}:{line}"):
             return SourcePlaces(self._files, self._code_scopes).find(source, line)
+
+    def inlined_places(self, matches: Callable[[str], bool]) -> list[CodePlace]:
+        """Return the inlined copies of functions, sorted by address. All entries are read.
+
+        Args:
+            matches: returns whether a function of a linkage name is wanted.
+
+        Raises:
+            DwarfError: the debug information is damaged.
+        """
+        with checked(self.name, "inlined functions"):
+            return self._inlined.find(matches)
+
+    def inlined_counts(self, matches: Callable[[str], bool]) -> dict[str, int]:
+        """Return the number of inlined copies of each function, as :meth:`inlined_places`."""
+        with checked(self.name, "inlined functions"):
+            return self._inlined.counts(matches)
+
+    @functools.cached_property
+    def _inlined(self) -> InlinedFinder:
+        from usdt.dwarf.places.inlined import InlinedFinder  # noqa: PLC0415 - only for copies
+
+        return InlinedFinder(self._files, self._code_scopes, self._qualified)
 
     @property
     def bias(self) -> int:

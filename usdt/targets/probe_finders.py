@@ -34,12 +34,13 @@ class FoundPoints:
     """What a finder has found in a file.
 
     ``refused`` are the errors of sites that cannot be traced; ``declared`` is the maximum number of
-    numbered arguments at any site.
+    numbered arguments at any site; ``notices`` are messages for the user.
     """
 
     points: Sequence[AttachPoint] = ()
     refused: Sequence[TracingError] = ()
     declared: int = 0
+    notices: Sequence[str] = ()
 
 
 class _Finder:
@@ -187,7 +188,9 @@ class FunctionFinder(_Finder):
 
     def _points(self, file: TracedFile, session: BpfSession) -> FoundPoints:
         points = self._request.points(file.path, file.open_path, file.pid)
-        return FoundPoints(self._request.fitting(points, session), (), self._request.declared)
+        notices, self._request.notices = self._request.notices, []
+        fitting = self._request.fitting(points, session)
+        return FoundPoints(fitting, (), self._request.declared, notices)
 
 
 ProbeFinder = UsdtFinder | FunctionFinder

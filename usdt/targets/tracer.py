@@ -207,6 +207,7 @@ class Tracer(Closeable):
             known.searched.add((finder, file.pid))
             found = finder.find(file, self._session)
             failures += found.refused
+            self.notices += found.notices
             if found.points:
                 refused = self._session.attach(finder.text, found.points, declared=found.declared)
                 # The entry and return of a function count as one site.

@@ -16,7 +16,7 @@ from usdt.unwind.rules import Expression
 from usdt.uprobes.cxx_pass_by_reference import passed_by_reference, virtual_bases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.btf.reader import Btf
     from usdt.dwarf.info import DebugInfo, FunctionDebug
@@ -79,6 +79,25 @@ class Debug:
             TracingError: the debug information is damaged.
         """
         return self._info.line_places(source, line)
+
+    def inlined_places(self, matches: Callable[[str], bool]) -> list[CodePlace]:
+        """Return the inlined copies of functions. All entries are read, some 10 MB a second.
+
+        Args:
+            matches: returns whether a function of a linkage name is wanted.
+
+        Raises:
+            TracingError: the debug information is damaged.
+        """
+        return self._info.inlined_places(matches)
+
+    def inlined_counts(self, matches: Callable[[str], bool]) -> dict[str, int]:
+        """Return the number of inlined copies of each function; as :meth:`inlined_places`.
+
+        Raises:
+            TracingError: the debug information is damaged.
+        """
+        return self._info.inlined_counts(matches)
 
     def place(self, address: int) -> CodePlace | None:
         """Return the place at a link-time address; None if no function is known there.

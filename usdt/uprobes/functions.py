@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
-from usdt.base.errors import BtfError, ProbeNotFound
-from usdt.base.frozen import frozen, replace
+from usdt.base.errors import ProbeNotFound, TracingError
+from usdt.base.frozen import replace
 from usdt.elf.file import ElfFile
 from usdt.elf.format import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT
 from usdt.elf.symbol_tables import SymbolTables
@@ -23,19 +24,21 @@ from usdt.uprobes.name_patterns import (
     required_text,
     shown_name,
 )
+from usdt.uprobes.places.probe_function import INLINED, ProbeFunction
 from usdt.uprobes.unsafe_instructions import is_unsafe, refused_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from usdt.dwarf.places.scopes import CodePlace
     from usdt.elf.symbol_table import ElfSymbol
     from usdt.uprobes.debug_info import Debug
+    from usdt.uprobes.places.place_functions import PlaceFunctions
 
 __all__ = ("FunctionFile", "ProbeFunction")
 
 _OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
 _ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
+_MAX_COUNTED = 256 << 10  # bytes of entries that are read, within 0.2 s, to count inlined copies
 _PLT = (".plt", ".plt.got", ".plt.sec", ".iplt")
 _GO = (".go.buildinfo", ".note.go.buildid")
 # Functions that store their return address or have none; glibc's __GI_ and leading underscores are
@@ -56,63 +59,6 @@ _OWN_RETURN_ADDRESS = (
 )
 _MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 _PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # a part of a function, not one by itself
-
-
-@frozen
-class ProbeFunction:
-    """A function, or an address inside one, to attach to.
-
-    Attributes:
-        name: demangled name of the function; for an address in no known function, the address.
-        symbol: its name in the symbol table; "" if it has none.
-        path: the file's name, for messages.
-        machine: CPU of the file.
-        start: link-time address of the function.
-        size: size of the function in bytes; 0 if unknown.
-        offset_in_function: bytes from the function's start to the address; usually 0.
-        offset: offset of the address in the file; of the local entry point on 64-bit PowerPC.
-        aliases: other symbols of the same function.
-        is_go: True for Go code.
-        no_return: why its return cannot be probed; "" if it can.
-        written: how the probe names it, if not by the function: ``source.c:12``.
-        place: the place in debug information, if it was found by it.
-    """
-
-    name: str
-    symbol: str
-    path: str
-    machine: str
-    start: int
-    size: int
-    offset_in_function: int
-    offset: int
-    aliases: tuple[str, ...] = ()
-    is_go: bool = False
-    no_return: str = ""
-    written: str = ""
-    place: CodePlace | None = None
-
-    @property
-    def label(self) -> str:
-        """The name as it is written: ``function``, ``function+0x10``, ``source.c:12``."""
-        if self.written:
-            return self.written
-        return f"{self.name}+{self.offset_in_function:#x}" if self.offset_in_function else self.name
-
-    @property
-    def address(self) -> int:
-        """The link-time address."""
-        return self.start + self.offset_in_function
-
-    @property
-    def inside(self) -> bool:
-        """True at a place inside a function, where no convention says what its parameters are."""
-        return bool(self.offset_in_function) or self.place is not None
-
-    @property
-    def probe(self) -> str:
-        """The name of the probe: ``uprobe:libc.so.6:malloc``."""
-        return f"uprobe:{self.path.rpartition('/')[2]}:{self.label}"
 
 
 class FunctionFile(Closeable):
@@ -159,6 +105,9 @@ class FunctionFile(Closeable):
             return self._drop_unsafe([self._at(int(name, 16))])
         if name is not None and (line := SOURCE_LINE.fullmatch(name)) is not None:
             return self._drop_unsafe(self._at_line(line[1], int(line[2]), name))
+        if pattern.endswith(INLINED):
+            pattern = pattern.removesuffix(INLINED)
+            return self._drop_unsafe(self._with_inlined(pattern, literal_of(pattern)))
         offset = _OFFSET.fullmatch(pattern)
         if offset is not None:
             pattern, shift = offset[1], int(offset[2], 0)
@@ -283,6 +232,9 @@ class FunctionFile(Closeable):
             return ProbeNotFound(
                 f"{self.path}: no function {name}: the compiler split it into {shown}; trace that"
             )
+        inlined = self._inlined_hint(name)
+        if inlined:
+            return ProbeNotFound(f"{self.path}: no function {name}{inlined}")
         near = _nearest(name, names)
         if not names:
             what = f"no function {name}: the file has no function symbols"
@@ -322,6 +274,7 @@ class FunctionFile(Closeable):
                 )
                 + (", but indirect ones (IFUNC) do, which cannot be traced" if indirect else "")
                 + ("; the file is stripped" if self._symbols.stripped else "")
+                + self._inlined_hint(pattern)
             )
         return found
 
@@ -352,37 +305,54 @@ class FunctionFile(Closeable):
         )
 
     def _at_line(self, source: str, line: int, written: str) -> list[ProbeFunction]:
-        from usdt.uprobes.debug_info import required_debug  # noqa: PLC0415 - only for lines
+        return self._places.at_line(source, line, written)
 
+    def _with_inlined(self, pattern: str, name: str | None) -> list[ProbeFunction]:
+        # FUNCTION+inlined: the functions, and all inlined copies.
         try:
-            self.debug = required_debug(self.path, self.open_path, self.roots)
-        except BtfError as err:
-            raise ProbeNotFound(str(err)) from err
-        try:
-            places = self.debug.line_places(source, line)
-        except ProbeNotFound as err:
-            raise ProbeNotFound(f"{self.path}: {err}") from err
-        return [found for one in places if (found := self._placed(one, written)) is not None]
+            own = self._matching(pattern) if name is None else self._named(name, pattern)
+        except ProbeNotFound:
+            own = []
+        copies = self._places.inlined(pattern)
+        if not copies and not own:
+            shown = name or pattern
+            raise ProbeNotFound(f"{self.path}: no function {shown}, and none is inlined anywhere")
+        named = [replace(one, written=f"{one.name}{INLINED}") for one in own]
+        return sorted((*named, *copies), key=lambda one: one.address)
 
-    def _placed(self, place: CodePlace, written: str) -> ProbeFunction | None:
-        offset = self.elf.offset_of(place.address, executable=True)
-        if offset is None:
-            return None
-        return ProbeFunction(
-            shown_name(place.function),
-            "" if place.inlined else place.function,
-            self.path,
-            self.machine,
-            place.start,
-            0,
-            place.address - place.start,
-            offset,
-            (),
-            self.is_go,
-            f"it is a place inside {shown_name(place.function)}; trace the return of that",
-            written,
-            place,
-        )
+    @functools.cached_property
+    def _places(self) -> PlaceFunctions:
+        from usdt.uprobes.places.place_functions import PlaceFunctions  # noqa: PLC0415 - for places
+
+        return PlaceFunctions(self.elf, self.open_path, self.roots, is_go=self.is_go)
+
+    @property
+    def debug(self) -> Debug | None:
+        """The debug information, if places needed it; its users keep it open."""
+        return self._places.debug if "_places" in self.__dict__ else None
+
+    def inlined_copies(self, pattern: str) -> dict[str, int]:
+        """Return the number of inlined copies of the functions that match, by function.
+
+        Only debug information in the file itself counts, and only if reading it takes no time.
+
+        Raises:
+            TracingError: the debug information is damaged.
+        """
+        section = self.elf.section(".debug_info")
+        if section is None or section.size > _MAX_COUNTED:
+            return {}
+        return self._places.inlined_counts(pattern)
+
+    def _inlined_hint(self, name: str) -> str:
+        try:
+            copies = sum(self.inlined_copies(name).values())
+        except TracingError:  # damaged debug information is reported where it is needed
+            return ""
+        if not copies:
+            return ""
+        places = "1 place" if copies == 1 else f"{copies} places"
+        return f"; the compiler inlined it at {places}, which {name}{INLINED} probes"
 
     def _shifted(self, function: ProbeFunction, shift: int) -> ProbeFunction:
         address = function.start + shift
@@ -439,7 +409,6 @@ class FunctionFile(Closeable):
                 return _OWN_RETURN_ADDRESS
         return ""
 
-    debug: Debug | None = None  # debug information, once it was needed; kept open by its users
     described = False  # True to collect all aliases, which reads every symbol
 
     def _symbols_at(self, symbol: ElfSymbol) -> list[ElfSymbol]:

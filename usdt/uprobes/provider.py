@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.context_registers import ContextRegisters
 from usdt.arch.foreign_code import foreign_machine_reason
+from usdt.arch.locations import Unreadable
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import replace
 from usdt.base.machine import KERNEL_MACHINE
@@ -20,6 +21,7 @@ from usdt.uprobes.arguments import (
     call_stack,
 )
 from usdt.uprobes.functions import FunctionFile
+from usdt.uprobes.places.probe_function import INLINED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,7 @@ class FunctionRequest:
 
     Attributes:
         notes: messages for ``-v`` about the functions found.
+        notices: messages for the user about them.
 
     Raises:
         LanguageError: the probe names no file.
@@ -69,6 +72,7 @@ class FunctionRequest:
             )
         self.text = text
         self.notes: list[str] = []
+        self.notices: list[str] = []
         self._items = (*text.items, *keys)
         self._described = described
         self._found: dict[str, list[ProbeFunction]] = {}
@@ -96,15 +100,42 @@ class FunctionRequest:
                     raise TracingError(f"{path}: {elsewhere}")
                 found = self._check(file, found)
                 self.notes += file.notes
+                self._report_inlined(file)
                 if file.debug is not None:
                     self._debug.setdefault(open_path, DebugParameters(file.debug))
             self._found[open_path] = found
         return self._found[open_path]
 
+    def _report_inlined(self, file: FunctionFile) -> None:
+        # Calls of inlined copies are no calls of the function: say that they are not seen.
+        name = self.text.name
+        if INLINED in name or SOURCE_LINE.fullmatch(name) or "+" in name or name.startswith("0x"):
+            return
+        try:
+            copies = file.inlined_copies(name)
+        except TracingError as err:
+            self.notes.append(str(err))
+            return
+        total = sum(copies.values())
+        if total:
+            shown = ", ".join(sorted(copies)[:_MAX_NAMED]) + (", …" * (len(copies) > _MAX_NAMED))
+            what = "1 inlined copy of" if total == 1 else f"{total} inlined copies of"
+            are = "is" if total == 1 else "are"
+            self.notices.append(
+                f"{file.path}: {what} {shown} {are} not probed; {name}{INLINED} probes these, too"
+            )
+
     def _check(self, file: FunctionFile, found: list[ProbeFunction]) -> list[ProbeFunction]:
         # The functions that have all values that the items need.
         names = {name for item in self.text.items for name in names_in(item.expression)}
         ends = sorted(names & {"duration", "return"})
+        if ends and self.text.name.endswith(INLINED):
+            raise LanguageError(
+                self.text.text,
+                max(self.text.text.rfind(ends[0]), 0),
+                f"an inlined copy has no {ends[0]}: trace {self.text.name.removesuffix(INLINED)} "
+                f"for the {ends[0]} of its calls",
+            )
         bad = [one for one in found if one.no_return] if ends else []
         if bad and len(bad) == len(found):
             raise TracingError(
@@ -144,6 +175,7 @@ class FunctionRequest:
         if needs_types(self._items):
             with self._variables(path, open_path, pid) as variables:
                 self._add_variables(arguments, variables)
+                _add_hidden_names(arguments)
                 found = self._with_names(arguments, parameters, variables)
         return [
             AttachPoint(
@@ -319,6 +351,20 @@ def _other_names(
 def _roots(pid: int) -> tuple[str, ...]:
     # Where debug files are searched.
     return (f"/proc/{pid}/root", "") if pid else ("",)
+
+
+def _add_hidden_names(arguments: dict[ProbeFunction, tuple[Argument, ...]]) -> None:
+    # Of the places of one probe, some may be in code that belongs to another scope.
+    known: dict[str, dict[str, Argument]] = {}
+    for one, has in arguments.items():
+        if one.written:
+            known.setdefault(one.written, {}).update({each.name: each for each in has})
+    for one, has in arguments.items():
+        if one.written and one.place is not None:
+            lacking = known[one.written].keys() - {each.name for each in has}
+            hidden = (known[one.written][name] for name in sorted(lacking))
+            lost = Unreadable("not in scope here")
+            arguments[one] = (*has, *(replace(each, fetch=lost, hidden=True) for each in hidden))
 
 
 def _inside(function: ProbeFunction, arguments: tuple[Argument, ...], lacking: str) -> str:

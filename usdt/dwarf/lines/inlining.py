@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from usdt.dwarf.units.forms import Abbreviation
     from usdt.dwarf.units.units import Unit
 
-__all__ = ("InlineTree", "InlinedCall", "read_functions", "read_inline_tree")
+__all__ = ("TYPES", "InlineTree", "InlinedCall", "read_functions", "read_inline_tree", "walk_code")
 
-_TYPES = frozenset(
+TYPES = frozenset(
     (
         *(Tag.CLASS, Tag.ENUMERATION, Tag.STRUCTURE, Tag.SUBROUTINE, Tag.UNION),
         *(Tag.ARRAY, Tag.INTERFACE),
@@ -73,7 +73,7 @@ class InlineTree:
         return found
 
 
-def _walk(
+def walk_code(
     unit: Unit, at: int, wanted: frozenset[int], passed: frozenset[int]
 ) -> Iterator[tuple[int, Abbreviation, int, int]]:
     """Yield entries with code: the one at a position, and those below it.
@@ -131,10 +131,10 @@ def read_functions(unit: Unit, *, nested: bool) -> tuple[list[int], RangeMap]:
         nested: True to include functions inside other functions and types, which takes longer.
     """
     wanted = frozenset((Tag.SUBPROGRAM,))
-    passed = frozenset() if nested else _TYPES | wanted
+    passed = frozenset() if nested else TYPES | wanted
     found: list[int] = []
     ranges = []
-    for at, _, depth, _ in _walk(unit, unit.header.first, wanted, passed):
+    for at, _, depth, _ in walk_code(unit, unit.header.first, wanted, passed):
         ranges += [(low, high, depth, len(found)) for low, high in unit.ranges(Entry(unit, at))]
         found.append(at)
         if len(ranges) > _MAX_SCOPES or len(found) > _MAX_SCOPES:
@@ -153,7 +153,7 @@ def read_inline_tree(unit: Unit, at: int) -> InlineTree:
     ranges = []
     around: list[tuple[int, int]] = []  # the enclosing entries: (depth, number)
     wanted = frozenset((Tag.INLINED_SUBROUTINE, Tag.SUBPROGRAM))
-    for start, abbreviation, depth, lowest in _walk(unit, at, wanted, _TYPES):
+    for start, abbreviation, depth, lowest in walk_code(unit, at, wanted, TYPES):
         while around and around[-1][0] >= lowest:
             around.pop()
         parent = around[-1][1] if around else _ITSELF

@@ -10,6 +10,7 @@ How a probe is named
   provider:name                  a USDT probe of the traced programs and libraries
   PATH:provider:name             a USDT probe of this file
   uprobe:libc:malloc             a function of a program or a library
+  uprobe:./server:f+inlined      a function, and its inlined copies
   uprobe:./server:parser.c:211   a source line, with the variables in scope there
   kprobe:do_exit                 a function of the kernel; with kprobe, do_exit is enough
   tracepoint:sched:sched_switch  a tracepoint

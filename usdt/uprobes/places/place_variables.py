@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from usdt.dwarf.places.locals import LocalDebug
     from usdt.dwarf.places.scopes import CodePlace
     from usdt.uprobes.debug_info import Debug
-    from usdt.uprobes.functions import ProbeFunction
     from usdt.uprobes.places.dwarf_locations import DwarfLocation
+    from usdt.uprobes.places.probe_function import ProbeFunction
     from usdt.uprobes.typed_arguments import TypedArguments
 
 __all__ = ("PlaceVariables",)
