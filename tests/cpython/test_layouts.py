@@ -59,6 +59,7 @@ int main(void)
     SHOW(bytecode, PyCodeObject, co_code_adaptive);
     SHOW(string_length, PyASCIIObject, length);
     SHOW(string_state, PyASCIIObject, state);
+    SHOW(string_hash, PyASCIIObject, hash);
     SHOW(bytes_size, PyBytesObject, ob_base.ob_size);
     SHOW(bytes_data, PyBytesObject, ob_sval);
     printf("ascii_data %zu\n", sizeof(PyASCIIObject));
@@ -104,6 +105,7 @@ def test_a_layout_is_that_of_the_headers(folder: str | None, tmp_path: Path) -> 
         name for name in ("inner_frame", "is_entry") if getattr(layout, name) == NO_FIELD
     }
     assert set(Layout.__annotations__) - set(numbers) == left
+    assert set(numbers) - set(Layout.__annotations__) == {"string_hash"}
 
 
 def _table(version: int, numbers: list[int], free_threaded: int = 0) -> bytes:

@@ -219,3 +219,116 @@ def test_both_kinds_of_loops_find_the_same_frames(
         session.run(0.3)
     assert {frame.symbol for stack in stacks for frame in stack} == {"<module>", "often", "once"}
     assert len(counts.snapshot()) == 3
+
+
+_CHILDREN = """
+    import os, threading, time
+
+    def in_thread():
+        while True:
+            os.getppid()
+            time.sleep(0.01)
+
+    def in_child():
+        for _ in range(300):
+            os.getpgrp()
+            time.sleep(0.01)
+        os._exit(0)
+
+    def start():
+        threading.Thread(target=in_thread, daemon=True).start()
+        if os.fork() == 0:
+            print("ready", flush=True)
+            in_child()
+
+    start()
+    time.sleep(60)
+"""
+
+
+@each_python
+def test_threads_and_forked_children_have_their_own_stacks(python: str, tmp_path: Path) -> None:
+    program = written(tmp_path, _CHILDREN)
+    output = tmp_path / "events"
+    words = ("--json", "-o", output, "-n", 40, "-f", "-c", f"{python} {program}", "--pystack")
+    done = run_usdt("trace", *words, "syscall:getppid", "syscall:getpgrp")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in output.read_text().splitlines()]
+    last = {event["probe"]: event["args"]["pystack"] for event in events}
+    assert [name for name, _ in shown(last["syscall:getppid"])] == [
+        "in_thread",
+        "Thread.run",
+        "Thread._bootstrap_inner",
+        "Thread._bootstrap",
+    ]
+    names = [name for name, _ in shown(last["syscall:getpgrp"])]
+    assert names == ["in_child", "start", "<module>"]
+
+
+def test_threads_are_found_in_another_pid_namespace(tmp_path: Path) -> None:
+    unshare = need_program("unshare", "util-linux")
+    program = written(tmp_path, _CALLERS)
+    inside = (unshare, "--pid", "--fork", "--kill-child", "--mount-proc", PYTHONS[-1], program)
+    with running(*inside) as (parent, _):
+        (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        assert Path(f"/proc/{child}/status").read_text().partition("NSpid:")[2].split()[1] == "1"
+        (stack,) = _traced(int(child), "--pystack", "syscall:getppid", number=1)
+    assert shown(stack)[1][0] == "<module>"
+
+
+_INTERPRETERS = """
+    import os, sys, time
+    try:
+        import _xxsubinterpreters as interpreters
+        run = interpreters.run_string
+    except ImportError:
+        import _interpreters as interpreters
+        run = interpreters.exec
+
+    def outside():
+        os.getpgrp()
+
+    inside = interpreters.create()
+    code = "import os\\ndef within():\\n    os.getppid()\\nwithin()"
+    print("ready", flush=True)
+    while True:
+        outside()
+        run(inside, code)
+        time.sleep(0.01)
+"""
+
+
+@each_python
+def test_functions_of_other_interpreters_are_found(python: str, tmp_path: Path) -> None:
+    with running(python, written(tmp_path, _INTERPRETERS)) as (pid, _):
+        (within,) = _traced(pid, "--pystack", "syscall:getppid", number=1)
+        (outside,) = _traced(pid, "--pystack", "syscall:getpgrp", number=1)
+    assert [name for name, _ in shown(within)] == ["within", "<module>"]
+    assert [name for name, _ in shown(outside)] == ["outside", "<module>"]
+
+
+_LEFT = """
+    import os, time
+
+    def made(number):
+        names = {}
+        exec(f"def short_lived_{number}():\\n    os.getppid()", {"os": os}, names)
+        names.popitem()[1]()
+
+    print("ready", flush=True)
+    number = 0
+    while True:
+        made(number)
+        number += 1
+        time.sleep(0.002)
+"""
+
+
+def test_functions_that_are_gone_have_their_own_names(tmp_path: Path) -> None:
+    program = written(tmp_path, _LEFT)
+    with running(PYTHONS[0], program) as (pid, _):
+        stacks = _traced(pid, "--pystack", "syscall:getppid", number=60)
+    names = [shown(stack)[0] for stack in stacks]
+    numbers = [int(name.rpartition("_")[2]) for name, _ in names]
+    assert numbers == list(range(numbers[0], numbers[0] + 60))
+    assert {line for _, line in names} == {2}

@@ -73,13 +73,13 @@ class CodeObject:
 
 def copy_key(pid: int, key: CodeKey) -> bytes:
     """Return the key of a program's copy of a code object."""
-    return struct.pack("=IIQQ", pid, key.first_line, key.address, key.line_table)
+    return struct.pack("=IIQQ", pid, key.first_line, key.address, key.content)
 
 
 def key_of_copy(data: bytes) -> tuple[int, CodeKey]:
     """Return the process and the code object of a key of :func:`copy_key`."""
-    pid, first_line, address, line_table = struct.unpack("=IIQQ", data)
-    return pid, CodeKey(address, line_table, first_line)
+    pid, first_line, address, content = struct.unpack("=IIQQ", data)
+    return pid, CodeKey(address, content, first_line)
 
 
 def decode_copy(copy: bytes, key: CodeKey, layout: Layout) -> CodeObject | None:

@@ -65,6 +65,11 @@ class Layout:
     bytes_size: int = 16
     bytes_data: int = 32
 
+    @property
+    def string_hash(self) -> int:
+        """Where a string keeps its hash; -1 there means that nobody has asked for it."""
+        return self.string_length + 8
+
 
 _CONSTANT = {
     (3, 11): Layout(

@@ -31,6 +31,7 @@ FIELDS = (
     "line",
     "line_table",
     "bytecode",
+    "string_hash",
     "namespace_device",
     "namespace_inode",  # of the process's own PID namespace
     "zero",  # 0

@@ -3,11 +3,12 @@
 A slot for each frame of the interpreter, innermost first (24 bytes):
 
     0   u64  address of the code object; 0 for a frame that belongs to the C stack
-    8   u64  address of its line table
+    8   u64  address of its line table, XOR the hash of its name
     16  u32  offset of the instruction in its bytecode (24 bits), and flags: 8 bits
     20  u32  first line number
 
-The address of a code object is used again after its end; the four numbers together identify it.
+The addresses of a code object and of its parts are used again after its end; the numbers together
+identify it.
 The number before the slots is their size in bytes plus one of ``COMPLETE``, ``MORE`` and
 ``BROKEN``, or a negative reason why there are none.
 """
@@ -58,7 +59,7 @@ class CodeKey:
     """What identifies a code object of a process."""
 
     address: int
-    line_table: int
+    content: int  # the address of its line table, XOR the hash of its name
     first_line: int
 
 

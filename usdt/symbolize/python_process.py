@@ -127,10 +127,12 @@ class PythonProcess:
     def _read_code(self, key: CodeKey) -> CodeObject | None:
         layout = self.layout
         table_address = self._word(key.address + layout.line_table)
+        name_address = self._word(key.address + layout.qualname)
+        content = table_address ^ self._word(name_address + layout.string_hash)
         line = read_memory(self.pid, key.address + layout.line, 4)
-        if table_address != key.line_table or line != struct.pack("<I", key.first_line):
+        if content != key.content or line != struct.pack("<I", key.first_line):
             return None  # another object is there now
-        name = self._object(self._word(key.address + layout.qualname), text=True)
+        name = self._object(name_address, text=True)
         file = self._object(self._word(key.address + layout.filename), text=True)
         table = self._object(table_address, text=False)
         shown, path = text_of(name, layout), text_of(file, layout)

@@ -25,7 +25,7 @@ def snapshot_of(codes: Mapping[CodeKey, CodeObject], reason: str = "") -> dict[s
         reason: why it has no Python stacks.
     """
     rows = [
-        [key.address, key.line_table, key.first_line, one.name, one.file, one.table.hex()]
+        [key.address, key.content, key.first_line, one.name, one.file, one.table.hex()]
         for key, one in codes.items()
     ]
     return {"reason": reason, "codes": rows}
@@ -57,5 +57,5 @@ def _code(row: object) -> tuple[CodeKey, CodeObject]:
                 lines = b""
             return CodeKey(*numbers), CodeObject(name, file, numbers[2], lines)
     raise ValueError(
-        f"a code object is [address, address, line, name, file, line table], not {row!r}"
+        f"a code object is [address, number, line, name, file, line table], not {row!r}"
     )

@@ -68,7 +68,7 @@ __all__ = (
 )
 
 RUNTIMES = "pyruntimes"  # hash: process ID (u32) → see usdt/cpython/runtime.py
-CODES = "pycodes"  # hash: process ID, first line (u32), code object, line table (u64) → its copy
+CODES = "pycodes"  # hash: process ID, first line (u32), code object, content (u64) → its copy
 _ZEROS = "pyzeros"  # array of one entry: what new entries of other maps are made of
 # Bytes of an entry of a map of stacks
 _LARGEST_STACK = 8 + SLOT_SIZE * MAX_FRAMES
@@ -244,6 +244,12 @@ def emit_frame(scratch: Scratch, stop: str) -> None:
     scratch.read(WORD, LINK, "instruction", broken)
     scratch.read(_LINES, _CODE, "line_table", broken)
     scratch.read(_KEY_LINE, _CODE, "line", broken, 4)
+    scratch.read(LINK, _CODE, "qualname", broken)
+    scratch.read(LINK, LINK, "string_hash", broken)
+    asm.load(R1, *scratch.at(_LINES))
+    asm.load(R2, *scratch.at(LINK))
+    asm.alu(Alu.XOR, R1, R2)
+    asm.store(*scratch.at(_LINES), R1)
     _pack_word(scratch)
     _copy_code(scratch)
     asm.goto(ready)
