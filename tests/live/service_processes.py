@@ -36,14 +36,29 @@ def order(number):
 print("ready", flush=True)
 while True:
     order(1)
+    sorted([1], key=order)
     gc.collect()
     time.sleep(0.05)
 """
 
 _JAVA = """public class Shop {
     static byte[] last;
-    static byte[] order(int size) { return new byte[size]; }
+    static byte[] order(int size) { return bytes(size); }
+    static byte[] bytes(int size) { return new byte[size]; }
+    static class Stock {
+        synchronized void take() throws Exception { Thread.sleep(5); }
+    }
     public static void main(String[] args) throws Exception {
+        Stock stock = new Stock();
+        for (int i = 0; i < 2; i++) {
+            Thread seller = new Thread("seller-" + i) {
+                public void run() {
+                    try { while (true) stock.take(); } catch (Exception error) { }
+                }
+            };
+            seller.setDaemon(true);
+            seller.start();
+        }
         System.out.println("ready");
         while (true) {
             last = order(1000);
@@ -122,7 +137,7 @@ def java(folder: Path) -> Iterator[dict[str, int]]:
     """A Java virtual machine that collects garbage, with the probes that need options."""
     source = folder / "Shop.java"
     source.write_text(_JAVA)
-    options = ("-XX:+UseSerialGC", "-XX:+DTraceAllocProbes", "-XX:+DTraceMethodProbes")
+    options = ("-XX:+UseSerialGC", "-XX:+ExtendedDTraceProbes")
     with Dialogue(need_program("java", "default-jdk-headless"), *options, source) as running:
         running.hear("ready")
         yield {"JAVA": running.pid}

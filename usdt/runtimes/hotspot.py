@@ -39,11 +39,13 @@ class HotSpot:
 
     Attributes:
         pid: its process.
-        open_path: a path that opens its ``libjvm.so``.
+        path: its ``libjvm.so``, as the process knows it.
+        open_path: a path that opens this file.
         bias: the address in the process of the library's address 0.
     """
 
     pid: int
+    path: str
     open_path: str
     bias: int
 
@@ -70,21 +72,21 @@ def find_hotspot(pid: int) -> HotSpot | None:
         TargetError: no such process, or not permitted.
     """
     libraries = {
-        file.identity: file.open_path
+        file.identity: (file.path, file.open_path)
         for file in mapped_files(pid)
         if os.path.basename(file.path) == LIBRARY and file.open_path is not None
     }
     for mapping in read_maps(pid) if libraries else ():
-        path = libraries.get((mapping.device, mapping.inode))
-        if path is None or not mapping.executable:
+        path, open_path = libraries.get((mapping.device, mapping.inode), ("", ""))
+        if not path or not mapping.executable:
             continue
         try:
-            with ElfFile(path) as elf:
+            with ElfFile(open_path) as elf:
                 link = elf.address_of(mapping.offset)
                 if link is not None and any(
                     one.addresses("gHotSpotVMStructs") for one in _exports(elf)
                 ):
-                    return HotSpot(pid, path, mapping.start - link)
+                    return HotSpot(pid, path, open_path, mapping.start - link)
         except ElfError:
             continue
     return None

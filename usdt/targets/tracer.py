@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from usdt.base.closeable import Closeable
 from usdt.base.errors import LanguageError, ProbeNotFound, TargetError, TracingError
 from usdt.targets.probe_finders import finder_of
+from usdt.targets.quirk_notices import QuirkNotices
 from usdt.targets.target_set import TargetSet
 from usdt.targets.traced_files import KnownFiles
 
@@ -60,6 +61,7 @@ class Tracer(Closeable):
         self._keys = keys
         self._library_timeout = targets.library_timeout
         self._files = KnownFiles()
+        self._quirks = QuirkNotices()
         self._finders: list[ProbeFinder] = []
         self._missing: list[_Missing] = []
         made = [finder_of(text, keys, self._files) for text in probes]
@@ -120,6 +122,7 @@ class Tracer(Closeable):
             timeout = min(timeout, interval)
             self._attach_new(self._targets.new_files())
             self._check_missing()
+            self.notices += self._quirks.take()
         batch = self._session.poll(timeout)
         if not batch and self._targets.pids:
             self._targets.reap()
@@ -130,6 +133,8 @@ class Tracer(Closeable):
         """Detach, then yield the remaining batches; adds messages about losses to ``notices``."""
         yield from self._session.drain()
         self.notices += self._session.closing_notes()
+        if self._session.unmatched_ends():
+            self.notices += [f"ends without a start: {one.text}" for one in self._quirks.found]
         self.notices += self._targets.loss_notes()
 
     def lost(self) -> list[Lost]:
@@ -194,6 +199,7 @@ class Tracer(Closeable):
         limit = self._library_timeout
         deadline = math.inf if limit is None else time.monotonic() + limit
         self._missing.append(_Missing(finders, deadline))
+        self.notices += self._quirks.take()
 
     # ------------------------------------------------------------ attaching
 
@@ -214,6 +220,7 @@ class Tracer(Closeable):
                 failed = {point for failure in refused for point in failure.points}
                 self.attached += len(found.points) - len(failed)
                 known.attached = True
+                self._quirks.attached(file, {point.probe for point in found.points})
                 failures += [failure.error for failure in refused]
         if failures and self.attached == before:
             raise failures[0]

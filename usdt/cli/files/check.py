@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from usdt.arch.locations import Unreadable
 from usdt.base.text import printable
-from usdt.cli.files.selection import select, split_arguments
+from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.cli.click_group import plural
 from usdt.engine.cli.options import pid_option
 from usdt.probes.sites import arguments_of, foreign_reason, unsupported_code_reason
+from usdt.runtimes.quirks import find_quirks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ __all__ = ("check",)
 
 class _Result(NamedTuple):
     name: str  # of a probe or function
-    json: dict[str, str]  # the keys that name it in JSON
+    json: dict[str, Any]  # the keys that name it in JSON, and its quirks
     problems: list[str]
 
 
@@ -39,7 +40,8 @@ def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> in
     """Check that each probe would attach, and that each argument would decode; exit 1 if not.
 
     TARGET and PATTERN are as for usdt list. uprobe:TARGET:FUNCTION(ITEMS) checks functions and
-    their items; without items, all parameters.
+    their items; without items, all parameters. Probes that attach and do not fire, or not always,
+    are named, too.
     """
     arguments = split_arguments(words)
     passed = True
@@ -55,10 +57,14 @@ def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> in
         passed = passed and not file.warnings
         if not as_json:
             sys.stdout.writelines(f"{printable(warning)}\n" for warning in file.warnings)
+        quirks = find_quirks(file.path, [probe.full_name for probe in probes], pids)
+        if not as_json:
+            told = (f"{printable(f'{file.path}: {quirk.text}')}\n" for quirk in quirks)
+            sys.stdout.writelines(told)
         results = [
             _Result(
                 probe.full_name,
-                {"provider": probe.provider, "name": probe.name},
+                {"provider": probe.provider, "name": probe.name, **quirks_json(probe, quirks)},
                 list(_problems(probe)),
             )
             for probe in probes

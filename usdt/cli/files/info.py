@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable
-from usdt.cli.files.selection import select, split_arguments
+from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.engine.cli.click_group import plural
 from usdt.engine.cli.options import pid_option
+from usdt.runtimes.quirks import find_quirks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from usdt.probes.argspec import Operand
     from usdt.probes.probe import Probe, Site
+    from usdt.runtimes.quirks import Quirk
 
 __all__ = ("info", "operand_line")
 
@@ -39,17 +41,20 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
         describe_functions(arguments, pids, as_json=as_json)
         if arguments.only_functions:
             return
-    for _, probes in select(arguments, pids):
+    for file, probes in select(arguments, pids):
         for probe in probes:
+            quirks = find_quirks(file.path, [probe.full_name], pids)
             if as_json:
-                sys.stdout.write(json.dumps(probe.to_json()) + "\n")
+                sys.stdout.write(json.dumps(probe.to_json() | quirks_json(probe, quirks)) + "\n")
             else:
-                sys.stdout.writelines(_describe(probe))
+                sys.stdout.writelines(_describe(probe, quirks))
 
 
-def _describe(probe: Probe) -> Iterator[str]:
+def _describe(probe: Probe, quirks: Sequence[Quirk]) -> Iterator[str]:
     yield f"{printable(probe.full_name)}  in {printable(probe.path)}\n"
     yield f"  {probe.machine}, {plural(len(probe.sites), 'call site')}\n"
+    for quirk in quirks:
+        yield f"  ! {printable(quirk.note)}\n"
     for number, site in enumerate(probe.sites):
         yield f"  site {number}: {_position(site)}\n"
         operands = probe.operands(site)

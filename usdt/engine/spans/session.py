@@ -250,6 +250,10 @@ class SpanSession(RingBufferSession):
         found = self._maps[UNPAIRED].get(bytes(4)) or bytes(24)
         return int(_U64.unpack_from(found, counter)[0])
 
+    def unmatched_ends(self) -> int:
+        """Return how many ends had no start."""
+        return self.counts().unmatched
+
     def closing_notes(self) -> list[str]:
         """Return the messages that the user must see at the end, in addition to losses."""
         counts = self.counts()

@@ -442,6 +442,10 @@ class TracefsSession(Pollable, Closeable):
                     self._contexts.clear()
                 self._trace_events.threads.named(child, str(values.get("comm")))
 
+    def unmatched_ends(self) -> int:
+        """Return 0: nothing is paired."""
+        return 0
+
     def closing_notes(self) -> list[str]:
         """Return messages on items that could not be read, and on hits that may be missing."""
         damaged = self._reader.damaged
