@@ -180,7 +180,7 @@ class FileSymbols(Closeable):
     @functools.cached_property
     def compact_table(self) -> CompactTable | None:
         """The unwind table as programs in the kernel read it; None if there is none."""
-        from usdt.unwind.compact import table_of  # noqa: PLC0415 - only for user stacks
+        from usdt.unwind.compact_files import table_of  # noqa: PLC0415 - only for user stacks
 
         return table_of(self._elf)
 

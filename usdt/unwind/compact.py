@@ -18,22 +18,17 @@ from usdt.arch.unwind_rows import (
     plain_row,
     special_row,
 )
-from usdt.arch.unwinding import CPUS
-from usdt.base.errors import ElfError
-from usdt.base.machine import KERNEL_MACHINE
 from usdt.dwarf.units.errors import MalformedDwarf
-from usdt.unwind.frame_table import FrameTable
 from usdt.unwind.instructions import row_of, rows_of, state_after
 from usdt.unwind.rules import Expression, RuleKind
 
 if TYPE_CHECKING:
     from usdt.arch.unwinding import Cpu
-    from usdt.elf.file import ElfFile
-    from usdt.unwind.frame_table import Function
+    from usdt.unwind.frame_table import FrameTable, Function
     from usdt.unwind.instructions import CommonInformation, State
     from usdt.unwind.rules import RegisterRule, Row
 
-__all__ = ("compact_row", "compact_table", "table_of")
+__all__ = ("compact_row", "compact_table")
 
 _MAX_ROWS = 4 << 20
 _NO_ROW = special_row(Special.NO_ROW)
@@ -115,18 +110,6 @@ def _by_expression(cfa: Expression, frame: RegisterRule | None, return_slot: int
 
 def _is(rule: RegisterRule, code: bytes) -> bool:
     return isinstance(rule.operand, Expression) and rule.operand.code == code
-
-
-def table_of(elf: ElfFile) -> CompactTable | None:
-    """Return the rows of a file; None if it has none, or not for programs of this kernel's CPU."""
-    cpu = CPUS.get(KERNEL_MACHINE)
-    if cpu is None or elf.bits != 64:
-        return None
-    try:
-        table = FrameTable(elf)
-        return compact_table(table, cpu) if table else None
-    except (ElfError, MalformedDwarf):
-        return None
 
 
 def compact_table(table: FrameTable, cpu: Cpu) -> CompactTable:
