@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 from usdt.engine.api import sessions
 from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
 from usdt.engine.api.spans import open_spans, spec_of
-from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STRING
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STACK, DEFAULT_STRING
 from usdt.engine.run.options import LIBRARY_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from usdt.engine.api.events import Events
+    from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.formatters.formatter import Event, Span
 
@@ -31,6 +32,8 @@ def attach(
     max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
+    unwind: UnwindMethod = "auto",
+    stack_bytes: int = DEFAULT_STACK,
     on_event: Callable[[Event], object] | None = None,
 ) -> Events[Event]:
     """Attach to probes of the kernel and return their events.
@@ -52,6 +55,9 @@ def attach(
         max_string: bytes that str() keeps of a string.
         library_timeout: for probes of files, as in :func:`usdt.attach`.
         lines: for user stacks, as in :func:`usdt.attach`.
+        unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
+            frame pointers).
+        stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
         on_event: called by :meth:`Events.run` with each event.
 
     Raises:
@@ -71,7 +77,13 @@ def attach(
         pid=pid, command=command, user=user, follow=follow, library_timeout=library_timeout
     )
     requests = parse_probes(probes, "kprobe")
-    options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
+    options = trace_options(
+        buffer=buffer,
+        backlog=backlog,
+        max_string=max_string,
+        unwind=unwind,
+        stack_bytes=stack_bytes,
+    )
     return open_events(requests, targets, options, lines=lines, on_event=on_event)
 
 
@@ -92,6 +104,8 @@ def spans(
     max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
+    unwind: UnwindMethod = "auto",
+    stack_bytes: int = DEFAULT_STACK,
 ) -> Events[Span]:
     """Return calls of a function, or pairs of probes, with their duration.
 
@@ -114,6 +128,9 @@ def spans(
         max_string: bytes that str() keeps of a string.
         library_timeout: as for :func:`attach`.
         lines: for user stacks, as for :func:`attach`.
+        unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
+            frame pointers).
+        stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
 
     Raises:
         LanguageError: a probe, an item or a key is not valid.
@@ -132,7 +149,13 @@ def spans(
         follow=follow,
         library_timeout=library_timeout,
     )
-    options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
+    options = trace_options(
+        buffer=buffer,
+        backlog=backlog,
+        max_string=max_string,
+        unwind=unwind,
+        stack_bytes=stack_bytes,
+    )
     return open_spans(spec, targets, options, lines=lines)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
 from usdt.engine.api.spans import open_spans, spec_of
-from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STRING
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STACK, DEFAULT_STRING
 from usdt.engine.language import parse_probe
 from usdt.engine.run.options import LIBRARY_TIMEOUT
 from usdt.targets.listing_files import find_probes
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from usdt.engine.api.events import Events
+    from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.output.formatters.formatter import Event, Span
     from usdt.probes.probe import Probe
 
@@ -59,6 +60,8 @@ def attach(
     max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
+    unwind: UnwindMethod = "auto",
+    stack_bytes: int = DEFAULT_STACK,
     on_event: Callable[[Event], object] | None = None,
 ) -> Events[Event]:
     """Attach to probes and return their events.
@@ -81,6 +84,9 @@ def attach(
         library_timeout: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
         lines: give frames of user stacks their source lines, and show inlined functions.
+        unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
+            frame pointers).
+        stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
         on_event: called by :meth:`Events.run` with each event.
 
     Raises:
@@ -104,7 +110,13 @@ def attach(
         library_timeout=library_timeout,
     )
     requests = parse_probes(probes, "usdt")
-    options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
+    options = trace_options(
+        buffer=buffer,
+        backlog=backlog,
+        max_string=max_string,
+        unwind=unwind,
+        stack_bytes=stack_bytes,
+    )
     return open_events(requests, targets, options, lines=lines, on_event=on_event)
 
 
@@ -126,6 +138,8 @@ def spans(
     max_string: int = DEFAULT_STRING,
     library_timeout: float | None = LIBRARY_TIMEOUT,
     lines: bool = False,
+    unwind: UnwindMethod = "auto",
+    stack_bytes: int = DEFAULT_STACK,
 ) -> Events[Span]:
     """Return calls of a function, or pairs of probes, with their duration.
 
@@ -149,6 +163,9 @@ def spans(
         max_string: bytes that str() keeps of a string.
         library_timeout: as for :func:`attach`.
         lines: for user stacks, as for :func:`attach`.
+        unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
+            frame pointers).
+        stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
 
     Raises:
         LanguageError: a probe, an item or a key is not valid.
@@ -168,5 +185,11 @@ def spans(
         follow=follow,
         library_timeout=library_timeout,
     )
-    options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
+    options = trace_options(
+        buffer=buffer,
+        backlog=backlog,
+        max_string=max_string,
+        unwind=unwind,
+        stack_bytes=stack_bytes,
+    )
     return open_spans(spec, targets, options, lines=lines)

@@ -14,11 +14,14 @@ from skips import requires_root
 from symbol_programs import compiled
 from tracing_tools import Tool, run_usdt
 
+import usdt
 from usdt.base.errors import NotSupported
 from usdt.engine.runtime.unwinding import walks_by_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from usdt.engine.compiler.limits import UnwindMethod
 
 pytestmark = [requires_root]
 
@@ -195,6 +198,25 @@ def test_stacks_of_few_frames_are_cut_without_a_reason() -> None:
     stacks = [json.loads(line)["key"]["ustack(2)"] for line in done.stdout.splitlines()]
     assert {len(stack) for stack in stacks} == {2}
     assert not any("error" in frame for stack in stacks for frame in stack)
+
+
+def test_python_chooses_the_method() -> None:
+    words: dict[str, UnwindMethod] = {"tables": "dwarf", "pointers": "fp"}
+    found = {}
+    for name, method in words.items():
+        with (
+            waiting("/usr/bin/python3.11", "-c", PYTHON) as program,
+            usdt.Session(pid=program.pid, unwind=method) as session,
+        ):
+            counts = session.count(f"uprobe:{LIBC}:malloc", by="ustack")
+            program.communicate(b"\n")
+            session.run(10)
+            found[name] = [*counts]
+    assert found["tables"]
+    assert all("_start+" in stack[-1] for stack in found["tables"])
+    assert not all("_start+" in stack[-1] for stack in found["pointers"])
+    with pytest.raises(ValueError, match="expected one of auto, dwarf, fp"):
+        usdt.Session(unwind="magic")  # type: ignore[arg-type]
 
 
 def test_verbose_reports_the_tables() -> None:

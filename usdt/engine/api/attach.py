@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.engine.api.events import Events
+from usdt.engine.compiler.limits import DEFAULT_STACK, UNWIND_METHODS
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import ProbeKind, ProbeText
     from usdt.engine.output.formatters.formatter import Event
     from usdt.engine.output.stacks import UserSymbols
@@ -72,19 +74,34 @@ def target_options(
     )
 
 
-def trace_options(*, buffer: int | None, backlog: int, max_string: int) -> TraceOptions:
-    """Return the sizes that public functions have in common as one record.
+def trace_options(
+    *,
+    buffer: int | None,
+    backlog: int,
+    max_string: int,
+    unwind: UnwindMethod = "auto",
+    stack_bytes: int = DEFAULT_STACK,
+) -> TraceOptions:
+    """Return the sizes, and the method of unwinding, that public functions have as one record.
 
     Raises:
         TypeError: a size is not an integer.
+        ValueError: there is no such method.
     """
-    sizes = {"buffer": buffer, "backlog": backlog, "max_string": max_string}
+    if unwind not in UNWIND_METHODS:
+        raise ValueError(f"unwind {unwind!r}: expected one of {', '.join(UNWIND_METHODS)}")
+    sizes = {
+        "buffer": buffer,
+        "backlog": backlog,
+        "max_string": max_string,
+        "stack_bytes": stack_bytes,
+    }
     for name, size in sizes.items():
         if name == "buffer" and size is None:
             continue
         if not isinstance(size, int) or isinstance(size, bool):
             raise TypeError(f"{name} {size!r}: expected a number of bytes, an integer")
-    return TraceOptions(buffer, max_string, backlog=backlog)
+    return TraceOptions(buffer, max_string, backlog=backlog, unwind=unwind, stack_bytes=stack_bytes)
 
 
 def parse_probes(probes: Iterable[str], kind: ProbeKind) -> list[ProbeText]:
@@ -162,6 +179,8 @@ def open_events(
             buffer=ring_buffer_size(options, requests),
             backlog=options.backlog,
             max_string=options.max_string,
+            unwind=options.unwind,
+            stack_bytes=options.stack_bytes,
         )
 
     attached, release = attach_and_release(stacks, targets, requests, session, options)

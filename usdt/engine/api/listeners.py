@@ -86,6 +86,8 @@ class Listeners:
             buffer=ring_buffer_size(options, [request]),
             backlog=options.backlog,
             max_string=options.max_string,
+            unwind=options.unwind,
+            stack_bytes=options.stack_bytes,
         )
 
     def dispatch(self) -> bool:

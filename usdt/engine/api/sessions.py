@@ -16,6 +16,7 @@ from usdt.engine.api.listeners import Listeners
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
     DEFAULT_RESOLUTION,
+    DEFAULT_STACK,
     DEFAULT_STRING,
     MAX_RESOLUTION,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.aggregates import Histogram
     from usdt.engine.api.events import Events
+    from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.formatters.formatter import Event
 
@@ -65,6 +67,9 @@ class Session:
         library_timeout: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
         lines: show source lines and inlined functions in user stacks.
+        unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
+            frame pointers).
+        stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
 
     Raises:
         TracingError: from its methods, as from :func:`usdt.attach` and :func:`kprobe.attach`.
@@ -92,11 +97,19 @@ class Session:
         max_string: int = DEFAULT_STRING,
         library_timeout: float | None = LIBRARY_TIMEOUT,
         lines: bool = False,
+        unwind: UnwindMethod = "auto",
+        stack_bytes: int = DEFAULT_STACK,
     ) -> None:
         self._target_options = target_options(
             pid=pid, all_processes=all_processes, follow=follow, library_timeout=library_timeout
         )
-        self._options = trace_options(buffer=buffer, backlog=backlog, max_string=max_string)
+        self._options = trace_options(
+            buffer=buffer,
+            backlog=backlog,
+            max_string=max_string,
+            unwind=unwind,
+            stack_bytes=stack_bytes,
+        )
         self._lines = lines
         self._aggregates: list[Aggregate[Any]] = []
         self._listeners = Listeners(self._target_options, self._options, lines=lines)

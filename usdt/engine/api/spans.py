@@ -91,6 +91,8 @@ def open_spans(
             buffer=ring_buffer_size(options, spec.requests),
             backlog=options.backlog,
             max_string=options.max_string,
+            unwind=options.unwind,
+            stack_bytes=options.stack_bytes,
         )
 
     attached, release = attach_and_release(stacks, targets, spec.requests, session, options)
