@@ -354,7 +354,8 @@ def test_stacks_have_names_when_the_process_has_gone(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     folded = report(place, "--folded").stdout.splitlines()
     assert len(folded) == 1
-    assert re.fullmatch(r"loop;.*quick 50", folded[0])
+    callers = "main;fire_all;" if KERNEL_MACHINE in CPUS else ""  # it has no frame pointers
+    assert re.fullmatch(rf"loop;.*{callers}quick 50", folded[0])
     frames_shown = [event["args"]["ustack"] for event in events(place)]
     assert len(frames_shown) == 50
     assert {frame[0]["symbol"] for frame in frames_shown} == {"quick"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,12 @@ from tracing_tools import KPROBE, run_usdt, tracing
 
 import usdt
 from usdt.base.machine import PROCESS_MACHINE
+from usdt.bpf import Assembler, ProgramSpec, ProgType
+from usdt.bpf.asm.insn import R0, R1, R2, R10
+from usdt.bpf.link import attach_raw_tracepoint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = requires_root
@@ -277,3 +282,35 @@ def test_the_kernel_stack_of_a_system_call_has_no_frame_of_ours() -> None:
     stack = json.loads(done.stdout.splitlines()[-1])["args"]["kstack"]
     assert not any("bpf" in str(frame["symbol"]) for frame in stack)
     assert len(stack) >= 2
+
+
+TRACE_PRINTK = 6  # of enum bpf_func_id; it fires the tracepoint bpf_trace_printk
+
+
+@pytest.fixture
+def printing() -> Iterator[None]:
+    """A program of somebody else on every exec, which passes a tracepoint."""
+    asm = Assembler()
+    asm.store(R10, -8, 0x21, 8)  # "!"
+    asm.mov(R1, R10)
+    asm.add(R1, -8)
+    asm.mov(R2, 2)
+    asm.call(TRACE_PRINTK)
+    asm.mov(R0, 0)
+    asm.exit()
+    spec = ProgramSpec(asm.assemble(), ProgType.RAW_TRACEPOINT, name="somebodys")
+    with spec.load({}) as program, attach_raw_tracepoint(program, "sched_process_exec"):
+        yield
+
+
+@pytest.mark.usefixtures("printing")
+@pytest.mark.parametrize("kind", ["rawtp:", "tracepoint:bpf_trace:"])
+def test_another_program_within_a_kernel_stack_has_its_name(kind: str) -> None:
+    words = ("trace", "--json", "--kstack", "-c", "sh -c 'exec /bin/true'")
+    done = run_usdt(*words, f"{kind}bpf_trace_printk")
+    assert done.returncode == 0, done.stderr
+    (event,) = (json.loads(line) for line in done.stdout.splitlines())
+    stack = symbols_of(event["args"]["kstack"])
+    assert stack[0] == "bpf_trace_printk"
+    assert re.fullmatch("bpf_prog_[0-9a-f]{16}_somebodys", stack[1])
+    assert any("execve" in name for name in stack[2:])

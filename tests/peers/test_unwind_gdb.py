@@ -6,7 +6,6 @@ import glob
 import itertools
 import json
 import os
-import struct
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import skips
+from stopped_stacks import unwound
 
-from usdt.arch.pt_regs import PT_REGS_X86_64
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.procfs.maps import read_maps
 from usdt.symbolize import Symbolizer
@@ -23,12 +22,7 @@ from usdt.symbolize import Symbolizer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from usdt.engine.output.frames import Stack
-
 HERE = Path(__file__).parent / "unwind"
-USER_CS = 0x33
-PAGE = 4096
-MAX_STACK = 1 << 20  # bytes of a stack that are compared
 
 CXX_SOURCE = """
 #include <csetjmp>
@@ -208,20 +202,6 @@ def stopped(program: Program, seed: int) -> Iterator[Iterator[dict[str, Any]]]:
         gdb.wait()
 
 
-def unwound(symbolizer: Symbolizer, stop: dict[str, Any]) -> Stack:
-    registers, pid = stop["registers"], stop["pid"]
-    saved = bytearray(8 + max(PT_REGS_X86_64.values()))
-    for name, value in {**registers, "cs": USER_CS}.items():
-        struct.pack_into("<Q", saved, PT_REGS_X86_64[name], value)
-    sp = registers["rsp"]
-    start = sp & -PAGE
-    top = next((one.end for one in read_maps(pid) if one.start <= sp < one.end), start)
-    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-        stack = os.pread(memory.fileno(), min(top - start, MAX_STACK), start)
-    symbolizer.observe(pid)
-    return symbolizer.unwind(pid, "x86_64", bytes(saved), stack)
-
-
 def in_code(pid: int, addresses: list[int]) -> list[int]:
     """Return the addresses before the first that is no code: where gdb guesses, it goes on."""
     code = [(one.start, one.end) for one in read_maps(pid) if one.executable]
@@ -242,7 +222,7 @@ def test_stacks_are_those_of_gdb(name: str, tmp_path: Path) -> None:
     differences = []
     with Symbolizer() as symbolizer, stopped(program, seed=1) as stops:
         for stop in stops:
-            stack = unwound(symbolizer, stop)
+            stack = unwound(symbolizer, stop["pid"], stop["registers"])
             ours, theirs = [frame.address for frame in stack], in_code(stop["pid"], stop["frames"])
             total += 1
             same += ours == theirs

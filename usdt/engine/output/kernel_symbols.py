@@ -26,10 +26,11 @@ _MAX_DUMP = 256 << 20
 _MAX_LINES = 1 << 22
 
 
+_EVENT_CALLER = "__traceiter_"
 _PROGRAM = "bpf_prog_"  # symbols of loaded BPF programs: bpf_prog_TAG_NAME
 #: What the kernel calls programs through: raw tracepoints, fentry, perf events.
 _CALLERS = (
-    *("bpf_trace_run", "__bpf_trace_", "bpf_trampoline_", "bpf_dispatcher_", "__traceiter_"),
+    *("bpf_trace_run", "__bpf_trace_", "bpf_trampoline_", "bpf_dispatcher_", _EVENT_CALLER),
     *("trace_call_bpf", "perf_call_bpf_", "perf_trace_run_bpf_", "__bpf_prog_"),
 )
 
@@ -116,7 +117,10 @@ class KernelSymbols:
 
 def _frames_of_program(frames: list[Frame]) -> int:
     # Return the number of frames, at the beginning, of the program that records the stack. Its
-    # symbol is missing if net.core.bpf_jit_kallsyms is 0, or for who may not see it.
+    # symbol is missing if net.core.bpf_jit_kallsyms is 0, or for who may not see it. Of an event's
+    # program the kernel records none, but of what calls it the last.
+    if frames and frames[0].symbol.startswith(_EVENT_CALLER):
+        return 1
     if not frames or not (frames[0].symbol.startswith(_PROGRAM) or not frames[0].symbol):
         return 0
     count = 1
