@@ -55,6 +55,14 @@ def test_pairs_nest(tmp_path: Path) -> None:
     assert "spans were" not in errors
 
 
+def test_calls_of_a_function(tmp_path: Path) -> None:
+    path = build("default", "args")
+    found, errors = spans(tmp_path, USDT, "-c", f"{path} -n 10", f"uprobe:{path}:stap(arg0)")
+    assert [span["args"]["arg0"] for span in found] == [*range(10)]
+    assert "span was" not in errors
+    assert "spans were" not in errors
+
+
 def test_a_pointer_is_a_key_by_its_address(tmp_path: Path) -> None:
     """What it points to, the process, changes between the ends."""
     ends = "rawtp:sched_process_exec(p->pid)", "rawtp:sched_process_exit(p->pid)"

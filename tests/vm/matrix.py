@@ -275,6 +275,7 @@ QUICK: tuple[str, ...] = tuple(
         "test_memory_live.py::test_strings_compared",
         "test_memory_live.py::test_what_no_page_holds_yet_is_read",
         "test_session_live.py::test_nothing_is_lost_where_there_is_room",
+        "test_percentiles_live.py::test_percentiles_are_those_of_the_values[signed-stats]",
         "test_spans_fixtures.py::test_pairs_nest",
         "test_spans_fixtures.py::test_calls_of_a_kernel_function",
         "test_spans_fixtures.py::test_a_key_pairs_functions_of_the_kernel_in_two_threads",
