@@ -323,7 +323,7 @@ def test_files_by_a_pattern(here: Path) -> None:
         resolve_targets("./x*")
     with pytest.raises(TargetError, match="without a slash selects among the files of processes"):
         resolve_targets("te*")
-    with running(str(programs[0]), "100") as process:
+    with running(str(programs[0]), "100", program="test_b") as process:
         found = [one.path for one in resolve_targets("t*", pid=process.pid)]
         assert found == [str(programs[0])]
         assert resolve_targets(f"{here}/*", pid=process.pid)[0].path == str(programs[0])
