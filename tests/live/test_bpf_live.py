@@ -313,6 +313,7 @@ _FEATURES = [
     pytest.param(features.have_batch_operations, (5, 6), id="batches"),
     pytest.param(features.have_raw_cookies, (6, 10), id="cookies of raw tracepoints"),
     pytest.param(features.have_uprobe_pmu, None, id="uprobe PMU"),
+    pytest.param(features.have_loops, None, id="bpf_loop()"),
     pytest.param(features.have_vmlinux_btf, None, id="vmlinux BTF"),
 ]
 

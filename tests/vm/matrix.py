@@ -99,6 +99,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "fetching_atomics": ("atomic",),
     "kprobe_multi": ("kprobe_multi",),
     "kprobes": ("kprobe PMU", "CONFIG_KPROBES"),
+    "loops": ("have_loops", "bpf_loop"),
     "raw_cookies": ("raw_cookies", "raw tracepoint"),
     "ringbuf": ("ringbuf", "ring buffer"),
     "sleepable_uprobes": ("sleepable",),
@@ -109,7 +110,8 @@ FEATURES: dict[str, tuple[str, ...]] = {
 }
 
 _OLDEST = frozenset({"batch_operations", "ringbuf", "uprobe_pmu"})
-_COOKIES = _OLDEST | {"cookies", "fetching_atomics", "sleepable_uprobes"}
+_COOKIES_32 = _OLDEST | {"cookies", "fetching_atomics", "sleepable_uprobes"}
+_COOKIES = _COOKIES_32 | {"loops"}  # JITs of 32-bit kernels compile no callbacks
 _MULTI = _COOKIES | {"raw_cookies", "uprobe_multi"}  # of 6.6 and 6.10: no suite is between
 _BTF = frozenset({"vmlinux_btf"})
 _KPROBES = frozenset({"kprobes"})
@@ -181,10 +183,10 @@ _ROWS: tuple[Cell, ...] = (
     _row("arm64-6.1", "cloud-arm64", _COOKIES | _BTF | _KPROBES),
     _row("arm64-6.12", "cloud-arm64", _MULTI | _BTF | _TRACED, often=True),
     _row("arm64-sid", "cloud-arm64", _MULTI | _BTF | _ALL_MULTI),
-    _row("armhf-6.1", "armmp", _COOKIES | _KPROBES, often=True),
+    _row("armhf-6.1", "armmp", _COOKIES_32 | _KPROBES, often=True),
     # uprobe_multi is of 64-bit kernels alone.
-    _row("armhf-sid", "armmp", _COOKIES | {"raw_cookies"} | _KPROBES),
-    _row("i386-6.1", "686-pae", _COOKIES | _KPROBES, often=True),
+    _row("armhf-sid", "armmp", _COOKIES_32 | {"raw_cookies"} | _KPROBES),
+    _row("i386-6.1", "686-pae", _COOKIES_32 | _KPROBES, often=True),
     _row("ppc64el-6.1", "powerpc64le", _COOKIES | _KPROBES),
     _row("ppc64el-sid", "powerpc64le", _MULTI | _BTF | _ALL_MULTI, often=True),
     _row("riscv64-6.12", "riscv64", _MULTI | _BTF | _TRACED, often=True),
