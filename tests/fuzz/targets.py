@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from debug_programs import C_SOURCE, CXX_SOURCE
 from elfwriter import CODE, DATA, FORMATS, Section, note, probe_elf, symbols
+from places_target import PLACE_SEEDS, run_places
 from planning import EVERY_TYPE
 from recordings import CASES, make, many
 from unwind_target import frame_ranges, run_unwind
@@ -467,6 +468,9 @@ TARGETS: dict[str, Target] = {
     "elf": Target(_elf_seeds, _run_elf),
     "argspec": Target(_split(_lines(_ARGSPECS)), _run_argspec),
     "dwarf": Target(_dwarf_seeds, _run_dwarf, ranges=_debug_ranges),
+    "places": Target(
+        lambda: [_compiled(*seed) for seed in PLACE_SEEDS], run_places, ranges=_debug_ranges
+    ),
     "lines": Target(_dwarf_seeds, _run_lines, ranges=_debug_ranges),
     "unwind": Target(_dwarf_seeds, run_unwind, ranges=frame_ranges),
     "values": Target(_btf_seeds, _run_values),

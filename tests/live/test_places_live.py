@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from gdb_places import breakpoints, values
 from place_programs import INLINED, made, marks
+from skips import need_program
 from symbol_programs import compiled
 from tracing_tools import one_error, run_usdt
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
 #: Reasons of a compiler that optimizes.
-_LOST = ("optimized out here", "values of the function's entry", "that the compiler has removed")
+_LOST = ("optimized out here", "values of the function's entry", "compiler has removed", "32-bit")
 _WORD = re.compile(r"(\S+?)=(\"[^\"]*\"|\S+)")
 
 
@@ -74,6 +76,10 @@ _OPTIMIZED = [
     pytest.param("gcc", ("-O1", "-g", "-gdwarf-4", "-no-pie"), id="C by gcc, DWARF 4"),
     pytest.param("clang", ("-O2", "-g", "-gdwarf-5"), id="C by clang"),
     pytest.param("clang", ("-O1", "-g", "-gdwarf-4"), id="C by clang, DWARF 4"),
+    pytest.param("gcc", ("-O1", "-gdwarf-4", "-gsplit-dwarf"), id="split DWARF 4"),
+    pytest.param("clang", ("-O1", "-gdwarf-5", "-gsplit-dwarf"), id="split DWARF 5"),
+    pytest.param("gcc", ("-O1", "-g", "-m32"), id="32 bits"),
+    pytest.param("gcc", ("-O1", "-g", "-flto"), id="optimized when linked"),
     pytest.param("g++", ("-Og", "-g"), id="C++ by gcc"),
     pytest.param("clang++", ("-O2", "-g"), id="C++ by clang"),
     pytest.param("rustc", ("-g", "-O"), id="Rust"),
@@ -116,6 +122,40 @@ def test_variables_of_optimized_code_are_those_of_gdb(
             elif isinstance(value, dict) and "error" in value:
                 assert name not in known or any(one in value["error"] for one in _LOST), event
     assert read >= 2
+
+
+def test_a_separate_debug_file_has_the_places(tmp_path: Path) -> None:
+    program, source = made(tmp_path, "gcc", "-O0", "-g")
+    debug = tmp_path / "places.debug"
+    objcopy = need_program("objcopy")
+    subprocess.run([objcopy, "--only-keep-debug", program, debug], check=True)
+    linked = f"--add-gnu-debuglink={debug}"
+    subprocess.run([objcopy, "--strip-all", linked, program], check=True)
+    events, lines = traced(program, *probes_of(program, source, marks(source)))
+    hits = [{name: shown(value) for name, value in event["args"].items()} for event in events]
+    assert hits == lines
+    debug.unlink()
+    (probe, *_) = probes_of(program, source, marks(source))
+    reason = one_error(run_usdt("trace", "-c", str(program), probe), code=1)
+    assert "has no debug information" in reason
+
+
+def test_places_are_recorded_counted_and_paired(tmp_path: Path) -> None:
+    program, source = made(tmp_path, "gcc", "-O0", "-g")
+    start, end = (f"uprobe:{program}:{source.name}:{mark.line}" for mark in marks(source)[1:3])
+    recording = tmp_path / "recording"
+    done = run_usdt("record", "-o", recording, "-c", str(program), f"{start}(i, total)")
+    assert done.returncode == 0, done.stderr
+    text = run_usdt("report", "--format", "json", recording).stdout
+    recorded = [json.loads(line)["args"] for line in text.splitlines()]
+    assert [one["i"] for one in recorded] == [0, 1, 2, 3]
+    done = run_usdt("count", "--json", "-c", str(program), start, "--by", "i % 2")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert "uprobe:places:places.c" in json.dumps(rows)
+    done = run_usdt("spans", "--json", "-c", str(program), f"{start}(i)", f"{end}(text)")
+    assert done.returncode == 0, done.stderr
+    assert '"text": "t3"' in done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -120,8 +120,8 @@ class Debug:
         """The difference between addresses in the debug information and those in the program."""
         return self._info.bias
 
-    def frame_address(self, address: int) -> tuple[str, int] | None:
-        """Return a function's canonical frame address at an instruction: register and offset.
+    def frame_address(self, address: int) -> tuple[str, int] | bytes | None:
+        """Return a function's canonical frame address: register and offset, or an expression.
 
         Raises:
             TracingError: the unwind table is damaged.
@@ -132,8 +132,10 @@ class Debug:
             self._frames = FrameTable(self.elf)
         row = self._frames.row(address)
         cfa = None if row is None else row.cfa
-        if cfa is None or isinstance(cfa, Expression):
+        if cfa is None:
             return None
+        if isinstance(cfa, Expression):
+            return cfa.code
         return register_name(self.machine, cfa.register), cfa.offset
 
     def type_id(self, name: str) -> int:

@@ -105,14 +105,14 @@ class Surroundings:
         machine: the CPU.
         unit: the unit of the variable's entry.
         frame_base: expression of the function's frame base.
-        cfa: returns the canonical frame address, as a register's name and an offset.
+        cfa: returns the canonical frame address: a register's name and an offset, or an expression.
         static: returns the location of an address in the file of the debug information.
     """
 
     machine: str
     unit: Unit
     frame_base: bytes
-    cfa: Callable[[], tuple[str, int]]
+    cfa: Callable[[], tuple[str, int] | bytes]
     static: Callable[[int], Location]
 
 
@@ -262,19 +262,25 @@ class _Evaluation:
         # DW_OP_fbreg
         if self._nested or not self.around.frame_base:
             raise _Refused("the frame of its function is not known")
-        base = _Evaluation(self.around.frame_base, self.around, nested=True)
+        self._push(self._sum(self._inner(self.around.frame_base), offset))
+
+    def _cfa(self) -> None:
+        found = self.around.cfa()
+        if isinstance(found, bytes):  # of a function that aligns its stack
+            self._push(self._inner(found))
+            return
+        name, offset = found
+        slot = saved_registers(self.around.machine)[name]
+        self._push(self._sum(self._register(slot), offset))
+
+    def _inner(self, code: bytes) -> Node:
+        # The value of another expression.
+        base = _Evaluation(code, self.around, nested=True)
         for _ in range(_MAX_STEPS):
             if base.at >= len(base.code):
                 break
             base._step(base._byte())
-        number = base.register
-        node = base._top() if number is None else self._content(number)
-        self._push(self._sum(node, offset))
-
-    def _cfa(self) -> None:
-        name, offset = self.around.cfa()
-        slot = saved_registers(self.around.machine)[name]
-        self._push(self._sum(self._register(slot), offset))
+        return base._top() if base.register is None else self._content(base.register)
 
     def _load(self, size: int) -> None:
         if size not in (1, 2, 4, 8):

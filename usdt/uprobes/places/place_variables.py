@@ -112,7 +112,7 @@ class PlaceVariables:
             type_ref=BtfType(one.type_id, found.node),
         )
 
-    def _frame_address(self, address: int) -> tuple[str, int]:
+    def _frame_address(self, address: int) -> tuple[str, int] | bytes:
         found = self._debug.frame_address(address)
         if found is None:
             raise TracingError(_NO_FRAME)
