@@ -139,11 +139,14 @@ def test_longjmp_loses_no_other_span(program: Path, rounds: int) -> None:
     assert left == rounds // 2
 
 
-def test_longjmp_loses_no_other_call(program: Path) -> None:
-    _, found, errors = spans(program, "jumps 200", f"uprobe:{program}:jump*(arg0)")
+@pytest.mark.parametrize("most", [10240, 100], ids=["in an array", "in a hash map"])
+def test_longjmp_loses_no_other_call(program: Path, most: int) -> None:
+    probe = f"uprobe:{program}:jump*(arg0)"
+    _, found, errors = spans(program, "jumps 200", probe, "--max-open", most)
     assert [span["args"]["arg0"] for span in found] == [*range(0, 200, 2), 200]
-    left = re.search(r"^(\d+) spans? w\w+ begun and not ended", errors, re.MULTILINE)
-    assert left is None or int(left[1]) <= 100
+    # The last one that was left is still in progress, as far as anybody can tell.
+    assert "99 spans were left by an exception or longjmp()" in errors
+    assert "1 span was begun and not ended" in errors
 
 
 def test_exceptions_lose_no_other_span(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from usdt.engine.aggregate.codegen.keys import KeyEmitter
 from usdt.engine.aggregate.keys import HEADER
 from usdt.engine.compiler.codegen.entry_state import emit_image, emit_measure
 from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call, emit_thread_place
-from usdt.engine.compiler.codegen.model import EXIT, UNPAIRED, PairRole
+from usdt.engine.compiler.codegen.model import EXIT, LEFT, UNPAIRED, PairRole
 from usdt.engine.compiler.codegen.stack_slots import (
     ENTRY_STATE_SLOT,
     FIRST_STATE_SLOT,
@@ -58,7 +58,6 @@ __all__ = (
     "BLANK",
     "DEEP",
     "DEPTHS",
-    "DROPPED",
     "NESTED",
     "SPANS",
     "THREADS",
@@ -74,7 +73,7 @@ THREADS = "threads"
 BLANK = "blank"  # array of one blank entry state
 UNUSED = "unused"  # array of one value of DEPTHS without starts
 NESTED = 64  # slots of a key
-DEEP, DROPPED = 8, 16  # offsets in UNPAIRED
+DEEP = 8  # offset in UNPAIRED
 _DEPTH = 0  # offset in the entry state
 _NOEXIST = 1  # BPF_NOEXIST
 _LAST = NESTED - 1
@@ -445,4 +444,4 @@ class PairEnd(PairRole):
         asm.alu(Alu.SUB, R1, R5)
         asm.store(R10, READ_SLOT, R1)
         asm.mov(R8, R5)
-        self._count(asm, DROPPED)
+        self._count(asm, LEFT)

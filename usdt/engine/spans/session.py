@@ -12,7 +12,7 @@ from usdt.base.frozen import frozen, replace
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec
-from usdt.engine.compiler.codegen.model import UNPAIRED
+from usdt.engine.compiler.codegen.model import LEFT, UNPAIRED
 from usdt.engine.compiler.codegen.span_record import SPAN_ACTION
 from usdt.engine.compiler.entry_return import TIME_OFFSET
 from usdt.engine.compiler.record.layout import DURATION_OFFSET
@@ -22,7 +22,6 @@ from usdt.engine.spans.pairs import (
     BLANK,
     DEEP,
     DEPTHS,
-    DROPPED,
     NESTED,
     SPANS,
     THREADS,
@@ -239,7 +238,7 @@ class SpanSession(RingBufferSession):
         if self._final is not None:
             return replace(self._final, open=still)
         unmatched = self._unmatched() - self._early
-        deep, dropped = self._odd(DEEP), self._odd(DROPPED)
+        deep, dropped = self._odd(DEEP), self._odd(LEFT)
         no_room = sum(one.lost for one in super().lost() if one.probe.endswith(STARTED))
         return SpanCounts(still, unmatched, no_room, deep, dropped)
 

@@ -12,6 +12,7 @@ from usdt.base.frozen import replace
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Alu, Jump
 from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
+from usdt.engine.compiler.codegen.model import LEFT, UNPAIRED
 from usdt.engine.compiler.codegen.record import RecordEmitter
 from usdt.engine.compiler.codegen.stack_slots import (
     ENTRY_POINTER_SLOT,
@@ -79,6 +80,19 @@ def _is_own(asm: Assembler, place: Reg, pointer: Reg, other: str) -> None:
     asm.load(R1, place, 0)
     asm.load(R2, R10, _KEY)
     asm.jump(Jump.NE, R1, R2, other)
+
+
+def _count_left(asm: Assembler, part: EntryReturnRole) -> None:
+    # Counts a span whose call an exception or longjmp() has left.
+    if part.start is None:
+        return
+    counted = asm.new_label("counted")
+    asm.store(R10, KEY_SLOT, 0, 4)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, UNPAIRED)
+    asm.jump(Jump.EQ, R0, 0, counted)
+    asm.mov(R1, 1)
+    asm.atomic_add(R0, LEFT, R1)
+    asm.label(counted)
 
 
 def _use_hash(asm: Assembler, part: EntryReturnRole) -> None:
@@ -155,6 +169,12 @@ class _EntryStateEmitter(RecordEmitter):
         asm.store(R10, _KEY + 8, R8)
         if self.part.places:
             self._take_place(ready)
+        if self.part.start is not None:
+            fresh = asm.new_label("fresh")
+            emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, frame_map(self.part.size), _KEY)
+            asm.jump(Jump.EQ, R0, 0, fresh)
+            _count_left(asm, self.part)
+            asm.label(fresh)
         asm.store(R10, KEY_SLOT, 0, 4)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, blank_map(self.part.size))
         asm.jump(Jump.EQ, R0, 0, lost)  # never: array elements always exist
@@ -194,6 +214,7 @@ class _EntryStateEmitter(RecordEmitter):
         asm.load(R1, R7, _POINTER)
         asm.jump(Jump.EQ, R1, 0, free)
         _is_own(asm, R7, R8, hashed)  # an exception has left an earlier call at this address
+        _count_left(asm, self.part)
         asm.goto(ready)
         asm.label(free)
         asm.mov(R0, 0)
@@ -215,9 +236,15 @@ def emit_forget(asm: Assembler, part: EntryReturnRole) -> None:
         _find_place(asm, part, R8, hashed)
         _is_own(asm, R0, R8, hashed)
         asm.store(R0, _POINTER, 0)
+        _count_left(asm, part)
         asm.label(hashed)
         _use_hash(asm, part)
     emit_map_call(asm, Helper.MAP_DELETE_ELEM, frame_map(part.size), _KEY)
+    if part.start is not None:
+        none = asm.new_label("none")
+        asm.jump(Jump.NE, R0, 0, none)
+        _count_left(asm, part)
+        asm.label(none)
 
 
 def emit_find_entry_state(asm: Assembler, part: EntryReturnRole, missing: str) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = (
     "COUNTERS",
     "EXIT",
+    "LEFT",
     "UNPAIRED",
     "ActionEmitter",
     "HitCondition",
@@ -41,6 +42,7 @@ __all__ = (
 
 EXIT = "exit"  # label of a program: the end of the code for a hit
 UNPAIRED = "odd"  # array of one entry: u64 ends without a start, then others of the session
+LEFT = 16  # offset in UNPAIRED: u64 starts of spans that an exception or longjmp() has left
 COUNTERS = "counters"  # array: probe index → u64 lost hits, u64 hits with an unreadable predicate
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 
