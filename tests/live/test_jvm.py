@@ -19,9 +19,11 @@ from skips import need_program, requires_root
 from tracing_tools import run_usdt, tracing, usdt
 
 from usdt.base.errors import TargetError
+from usdt.procfs.maps import read_maps
 from usdt.runtimes.hotspot import find_hotspot
 from usdt.runtimes.jit_maps import JavaProcess
 from usdt.runtimes.jvm_attach import run_jcmd
+from usdt.symbolize import Symbolizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +126,8 @@ def test_without_frame_pointers_the_option_is_suggested(plain: Dialogue) -> None
 
 def test_stacks_by_frame_pointers_and_in_aggregations_are_named(classes: Path) -> None:
     with java(classes, "Stops", *_FRAME_POINTERS, _NOT_INLINED) as running:
-        words = ("count", "-n", 3, "--folded", "--jit-map", "-p", running.pid, _SLEEP)
+        more = ("--unwind", "fp", "--jit-map", "-p", running.pid)
+        words = ("count", "-n", 3, "--folded", *more, _SLEEP)
         with usdt(*words) as tool:
             tool.wait_tracing()
             for _ in range(3):
@@ -148,6 +151,41 @@ def test_a_recording_has_the_names_of_methods_compiled_while_it_was_made(
             tool.finish()
         running.say("")
     assert "int Stops$Deep.go(int, boolean)" in run_usdt("report", file).stdout
+
+
+def test_names_that_came_late_are_told_to_those_that_keep_stacks(
+    plain: Dialogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("usdt.runtimes.jit_maps._SHORTEST", 0.2)
+    monkeypatch.setattr("usdt.runtimes.jit_maps._SHARE", 0)
+    with Symbolizer(jit_map=True) as symbolizer:
+        assert symbolizer.observe(plain.pid)
+        unnamed = max(
+            one.end - 16 for one in read_maps(plain.pid) if one.executable and not one.path
+        )
+        time.sleep(0.25)
+        assert symbolizer.frame(plain.pid, unnamed).symbol == ""  # it is asked for this address
+        assert symbolizer.observe(plain.pid)
+
+
+_COMPILED_CODE = """
+import mmap, sys
+kind, allowed = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_EXEC
+code = mmap.mmap(-1, 4096, flags=kind, prot=allowed)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_compiled_code_of_other_programs_has_a_hint() -> None:
+    with Dialogue(sys.executable, "-c", _COMPILED_CODE) as program:
+        program.hear("ready")
+        (code,) = (one for one in read_maps(program.pid) if one.executable and not one.path)
+        with Symbolizer(jit_map=True) as symbolizer:
+            for _ in range(2):
+                assert symbolizer.frame(program.pid, code.start + 8).module == "[anon]"
+            (notice,) = symbolizer.notices
+    assert f"process {program.pid} has compiled code and is no Java virtual machine" in notice
 
 
 # ------------------------------------------------------------ processes that cannot be asked
@@ -211,8 +249,10 @@ def test_a_virtual_machine_that_may_not_be_asked_lives_on(
 ) -> None:
     with java(classes, "Stops", *options) as running:
         process = JavaProcess(running.pid)
-        assert not process.request_map()
-        assert all("DisableAttachMechanism" in notice for notice in process.notices)
+        assert not process.request_map(missing=True)
+        assert not process.request_map(missing=True)
+        (notice,) = process.notices
+        assert options[0] in notice
         stop(running, 1)
         running.say("")
         running.end()

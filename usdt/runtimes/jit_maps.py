@@ -50,7 +50,7 @@ class JavaProcess:
         self._asked_at = -math.inf
         self._pause, self._interval = 0.0, _SHORTEST
         self._given_up = False
-        self._hinted = False
+        self._hinted = self._reported = False
 
     def request_map(self, *, missing: bool = False, now: bool = False) -> bool:
         """Let the virtual machine write its perf map, if it is time to; return whether it did.
@@ -65,6 +65,8 @@ class JavaProcess:
             return False
         machine = self._find()
         if machine is None or not self._ready():
+            if missing:
+                self._report_not_asked(machine)
             return False
         began = time.monotonic()
         first = self._asked_at == -math.inf
@@ -78,6 +80,18 @@ class JavaProcess:
         self._pause = max(_SHORTEST, _SHARE * (self._asked_at - began))
         self._interval = _SHORTEST if first or missing else min(2 * self._interval, _LONGEST)
         return True
+
+    def _report_not_asked(self, machine: HotSpot | None) -> None:
+        if self._reported:
+            return
+        self._reported = True
+        reason = (
+            "has compiled code and is no Java virtual machine: let it write a perf map "
+            "(node --perf-basic-prof, python3.12 -X perf)"
+            if machine is None
+            else "does not handle SIGQUIT, the signal by which it is asked (java -Xrs)"
+        )
+        self.notices.append(f"--jit-map: process {self._pid} {reason}")
 
     def suggest_frame_pointers(self) -> None:
         """Add a notice if its compiled methods keep no frame pointers; once."""

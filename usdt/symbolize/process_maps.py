@@ -53,6 +53,7 @@ class ProcessMaps:
             mappings change.
         restored: True if it comes from a recording: nothing is read from /proc.
         size: for a restored process, the number of its mappings and JIT-compiled functions.
+        renewed: True if its perf map was written since the last observe().
         reported: True if a message has reported that the process ended too early.
     """
 
@@ -63,6 +64,7 @@ class ProcessMaps:
         self.frames: dict[tuple[int, int], tuple[Frame, ...]] = {}
         self.restored = False
         self.size = 0
+        self.renewed = False
         self.reported = False
         self._cache = cache
         self._files: dict[FileId, FileSymbols | None] = {}
@@ -134,11 +136,11 @@ class ProcessMaps:
             self.frames.clear()
         return changed
 
-    def reread_map(self) -> bool:
-        """Read the perf map, which has just been written; return True."""
+    def reread_map(self) -> None:
+        """Read the perf map, which has just been written."""
         self.jit.refresh(at_once=True)
         self.frames.clear()
-        return True
+        self.renewed = True
 
     def take_notices(self) -> list[str]:
         """Return the messages about its JIT compiler since the last call."""

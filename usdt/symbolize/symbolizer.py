@@ -106,7 +106,9 @@ class Symbolizer(Closeable):
         changed = self._refresh(process)
         if self._python is not None:
             self._python.observe(pid, changed=changed)
-        return self._request_map(process) or changed
+        self._request_map(process)
+        renewed, process.renewed = process.renewed, False
+        return renewed or changed
 
     def renew_maps(self) -> set[int]:
         """Let every virtual machine write its perf map a last time; return those that did."""
@@ -315,7 +317,9 @@ class Symbolizer(Closeable):
         # Whether the process has written its perf map, and this was read.
         if not self._jit_map or process.restored or not process.history.alive:
             return False
-        written = process.java.request_map(missing=missing, now=now) and process.reread_map()
+        written = process.java.request_map(missing=missing, now=now)
+        if written:
+            process.reread_map()
         self.notices += process.take_notices()
         return written
 
