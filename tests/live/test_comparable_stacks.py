@@ -9,18 +9,22 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aggregating import aggregating, outcome
 from fixtures import TESTBINS
 from skips import need_program, requires_root
 from symbol_programs import compiled, running
 from tracing_tools import run_usdt
 
 import usdt
+from usdt.arch.unwinding import CPUS
+from usdt.base.machine import KERNEL_MACHINE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = requires_root
 
+_FOLLOWED = ("--unwind", "fp", "-f", "-c")
 CHAIN = ["inner", "middle", "outer", "main"]
 C = r"""
 #include <stdio.h>
@@ -51,7 +55,8 @@ def same(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def results(command: str, *words: str, by: str = "ustack(4)") -> list[dict[str, Any]]:
-    done = run_usdt("count", "--json", "--by", by, "-f", "-c", f"sh -c '{command}'", *words)
+    # By frame pointers: the processes end before their unwind tables are loaded.
+    done = run_usdt("count", "--json", "--by", by, *_FOLLOWED, f"sh -c '{command}'", *words)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return [one for one in found if "count" in one]
@@ -109,7 +114,7 @@ def test_two_builds_with_the_same_symbols_are_two_stacks(same: Path, tmp_path: P
 
 def test_the_largest_and_folded_stacks_count_all_processes(same: Path) -> None:
     command = f"sh -c '{same} 2; {same} 3'"
-    words = ("-f", "-c", command, "same:hit")
+    words = (*_FOLLOWED, command, "same:hit")
     done = run_usdt("count", "--by", "ustack(1),arg0", "--json", "--top", "1", *words)
     (one,) = (json.loads(line) for line in done.stdout.splitlines())
     assert (one["count"], one["key"]["arg0"]) == (2, 1)
@@ -123,6 +128,20 @@ def test_addresses_as_keys_are_one_as_well(same: Path) -> None:
     (one,) = results(f"{same} 2; {same} 3", f"uprobe:{same}:middle", by="caller")
     assert one["count"] == 5
     assert one["key"]["caller"]["symbol"] == "outer"
+
+
+@pytest.mark.skipif(KERNEL_MACHINE not in CPUS, reason="no unwinding on this CPU")
+def test_stacks_by_unwind_tables_are_one_as_well(tmp_path: Path) -> None:
+    bare = program(tmp_path, "-fomit-frame-pointer", "-O2", "-fno-optimize-sibling-calls")
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(running(bare, times)) for times in ("2", "3")]
+        pids = [word for one in processes for word in ("-p", one.pid)]
+        tool = stack.enter_context(aggregating("count", "--by", "ustack(4)", *pids, "same:hit"))
+        for process in processes:
+            process.communicate("go\n")
+        one = outcome(tool).one
+    assert one["count"] == 5
+    assert [frame["symbol"] for frame in one["key"]["ustack(4)"]] == CHAIN
 
 
 def test_python_sees_one_stack_of_many_processes(same: Path) -> None:
