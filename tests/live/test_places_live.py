@@ -198,3 +198,13 @@ def test_what_inlined_copies_do_not_have_is_refused(
 ) -> None:
     done = run_usdt("trace", "-c", str(inlined), f"uprobe:{inlined}:{probe}")
     assert reason in one_error(done, code=code)
+
+
+def test_check_tells_of_each_place(inlined: Path) -> None:
+    line = next(n for n, text in enumerate(INLINED.splitlines(), 1) if "MARK" in text)
+    done = run_usdt("check", f"uprobe:{inlined}:inlined.c:{line}(n, m)")
+    assert done.stdout == f"{inlined}: 3 functions, all would attach and decode\n"
+    done = run_usdt("check", f"uprobe:{inlined}:scaled+inlined(m)")
+    assert done.returncode == 1
+    assert f"{inlined}: scaled+inlined: m cannot be read: optimized out here\n" in done.stdout
+    assert f"{inlined}: scaled+inlined: m cannot be read: not in scope here\n" in done.stdout

@@ -358,13 +358,14 @@ def _add_hidden_names(arguments: dict[ProbeFunction, tuple[Argument, ...]]) -> N
     known: dict[str, dict[str, Argument]] = {}
     for one, has in arguments.items():
         if one.written:
-            known.setdefault(one.written, {}).update({each.name: each for each in has})
+            named = (each for each in has if each.type_ref or isinstance(each.fetch, Unreadable))
+            known.setdefault(one.written, {}).update({each.name: each for each in named})
+            known[one.written].pop("return", None)
     for one, has in arguments.items():
-        if one.written and one.place is not None:
-            lacking = known[one.written].keys() - {each.name for each in has}
-            hidden = (known[one.written][name] for name in sorted(lacking))
-            lost = Unreadable("not in scope here")
-            arguments[one] = (*has, *(replace(each, fetch=lost, hidden=True) for each in hidden))
+        lacking = known.get(one.written, {}).keys() - {each.name for each in has}
+        hidden = (known[one.written][name] for name in sorted(lacking))
+        lost = Unreadable("not in scope here")
+        arguments[one] = (*(replace(each, fetch=lost, hidden=True) for each in hidden), *has)
 
 
 def _inside(function: ProbeFunction, arguments: tuple[Argument, ...], lacking: str) -> str:

@@ -102,8 +102,13 @@ def check_functions(
             except TracingError as err:
                 yield path, [(request.text.name, [str(err)])]
                 continue
-            results = {point.function: list(_problems(request, point)) for point in points}
-            yield path, list(results.items())
+            yield path, [(_label(point), list(_problems(request, point))) for point in points]
+
+
+def _label(point: AttachPoint) -> str:
+    # A function; a source line may be in several.
+    label = point.probe.split(":", 2)[2]
+    return label if label.startswith(point.function) else f"{label} in {point.function}"
 
 
 def _problems(request: FunctionRequest, point: AttachPoint) -> Iterator[str]:
