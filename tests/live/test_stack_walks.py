@@ -200,6 +200,15 @@ def test_stacks_of_few_frames_are_cut_without_a_reason() -> None:
     assert not any("error" in frame for stack in stacks for frame in stack)
 
 
+def test_threads_of_the_kernel_have_no_user_stack() -> None:
+    done = run_usdt("count", "--json", "--by", "ustack", "-a", "-d", "0.3", "rawtp:sched_switch")
+    assert done.returncode == 0, done.stderr
+    stacks = [json.loads(line)["key"]["ustack"] for line in done.stdout.splitlines()]
+    assert {"error": "no frames: the task has no user stack"} in stacks  # that of the idle task
+    frames = [frame for stack in stacks if isinstance(stack, list) for frame in stack]
+    assert not any(frame.get("address") == 0 for frame in frames)
+
+
 def test_python_chooses_the_method() -> None:
     words: dict[str, UnwindMethod] = {"tables": "dwarf", "pointers": "fp"}
     found = {}

@@ -69,13 +69,13 @@ def _walked(data: bytes) -> StackAddresses:
         return StackAddresses()
     number, end = VALUE_HEADER.unpack_from(data)
     words = struct.unpack_from(f"={number}Q", data, VALUE_HEADER.size)
+    if words[:1] == (EXACT_MARK,):  # a thread of the kernel
+        return StackAddresses()
     exact = frozenset(at for at, word in enumerate(words) if word & EXACT_MARK)
     addresses = tuple(word & ~EXACT_MARK for word in words)
     if end == WalkEnd.TOO_DEEP and number < MAX_FRAMES:
         return StackAddresses(addresses, exact)  # ustack(N) asks for no more
-    return StackAddresses(
-        addresses if words[:1] != (EXACT_MARK,) else (), exact, _REASONS[WalkEnd(end)]
-    )
+    return StackAddresses(addresses, exact, _REASONS[WalkEnd(end)])
 
 
 def _followed(data: bytes) -> StackAddresses:

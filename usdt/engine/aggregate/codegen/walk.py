@@ -153,6 +153,8 @@ def _begin(asm: Assembler, frames: int, known: KernelFields | None, *, kernel: b
     for field, name in fields.items():
         asm.load(R1, context, slots[name])
         asm.store(R8, field, R1)
+    if known is not None:
+        _leave_kernel_thread(asm, known)
     asm.load(R1, R8, PC)
     asm.mov(R2, EXACT_MARK)
     asm.alu(Alu.OR, R1, R2)
@@ -167,10 +169,6 @@ def _begin(asm: Assembler, frames: int, known: KernelFields | None, *, kernel: b
     for offset in _SLICE_WORDS:
         asm.store(R8, FRAMES + offset, 0)
     unknown = asm.new_label("unknown")
-    if known is not None:  # r7 is the caller's
-        asm.call(Helper.GET_CURRENT_TASK_BTF)
-        asm.load(R1, R0, known.mm)
-        asm.store(R8, TEMP, R1)
     _find_slice(asm, unknown)
     if known is not None:
         _check_program(asm, unknown)
@@ -178,6 +176,17 @@ def _begin(asm: Assembler, frames: int, known: KernelFields | None, *, kernel: b
         asm.load(R1, R0, offset)
         asm.store(R8, FRAMES + offset, R1)
     asm.label(unknown)
+
+
+def _leave_kernel_thread(asm: Assembler, known: KernelFields) -> None:
+    # Leaves the address space at TEMP. A thread of the kernel has none, and no user stack.
+    has_stack = asm.new_label("has_stack")
+    asm.call(Helper.GET_CURRENT_TASK_BTF)
+    asm.load(R1, R0, known.mm)
+    asm.store(R8, TEMP, R1)
+    asm.jump(Jump.NE, R1, 0, has_stack)
+    asm.store(R8, PC, 0)
+    asm.label(has_stack)
 
 
 def _check_program(asm: Assembler, unknown: str) -> None:
