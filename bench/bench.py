@@ -32,6 +32,7 @@ from debuginfo import debug_files
 from providers import providers
 from rendering import rendering
 from spans import spans
+from stacks import stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -421,7 +422,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.py", description="usdt beside bpftrace")
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
-    parts = ["hit", "span", "start", "attach", "debuginfo", "fire", "render"]
+    parts = ["hit", "span", "stack", "start", "attach", "debuginfo", "fire", "render"]
     parser.add_argument("--only", choices=parts, help="one comparison")
     options = parser.parse_args()
     if os.geteuid():
@@ -439,6 +440,8 @@ def main() -> None:
         cost_of_a_hit(options.hits, options.rounds)
     if options.only in (None, "span"):
         spans(options.hits // 5, options.rounds)
+    if options.only in (None, "stack"):
+        stacks(options.hits // 10, options.rounds)
     if options.only in (None, "start"):
         start_and_stop(options.rounds)
     if options.only in (None, "attach"):
