@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from usdt.engine.compiler.plan import ProbePlan
-    from usdt.engine.output.stacks import PythonProcesses
+    from usdt.engine.output.python_processes import PythonProcesses
 
 __all__ = ("rendering",)
 

@@ -332,3 +332,25 @@ def test_functions_that_are_gone_have_their_own_names(tmp_path: Path) -> None:
     numbers = [int(name.rpartition("_")[2]) for name, _ in names]
     assert numbers == list(range(numbers[0], numbers[0] + 60))
     assert {line for _, line in names} == {2}
+
+
+@each_python
+def test_python_functions_stand_among_the_native_frames(python: str, tmp_path: Path) -> None:
+    program = written(tmp_path, _KNOWN)
+    with running(python, program) as (pid, _):
+        words = ("--json", "-n", 4, "-p", pid, "--ustack", "--pystack", "syscall:getppid")
+        done = run_usdt("trace", *words)
+        folded = run_usdt("trace", "--folded", *words[1:]).stdout
+    for line in done.stdout.splitlines():
+        args = json.loads(line)["args"]
+        own = [frame for frame in args["ustack"] if frame.get("python")]
+        assert own == args["pystack"]
+        symbols = [frame["symbol"] for frame in args["ustack"]]
+        assert "_PyEval_EvalFrameDefault" not in symbols
+        assert symbols[0] == "getppid"
+        assert symbols.index("PyEval_EvalCode") == symbols.index("<module>") + 1
+        if "sorted_by" in symbols:  # called by a C function, which generated() calls
+            at = symbols.index("sorted_by")
+            assert not args["ustack"][at + 1].get("python")
+            assert symbols.index("generated") > at + 1
+    assert folded.count("<module> (program.py") == 4

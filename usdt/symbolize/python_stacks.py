@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.maps import Map
     from usdt.cpython.code_objects import CodeObject
-    from usdt.cpython.stack_record import CodeKey
+    from usdt.cpython.stack_record import CodeKey, Slot
     from usdt.procfs.maps import Mapping
     from usdt.symbolize.file_cache import FileCache
 
@@ -146,7 +146,7 @@ class PythonStacks(Closeable):
         if length < 0:
             return Stack((), self._why(pid, length))
         size = length & ~7
-        frames = [self._frame(pid, slot.code, slot.offset) for slot in slots_in(data[:size], order)]
+        frames = [self._frame(pid, slot) for slot in slots_in(data[:size], order)]
         return Stack(frames, ending(length) if frames else ending(length) or _WHY[IDLE])
 
     def _why(self, pid: int, reason: int) -> str:
@@ -155,11 +155,13 @@ class PythonStacks(Closeable):
         found = self._processes.get(pid)
         return found if isinstance(found, str) else "the process was not known yet"
 
-    def _frame(self, pid: int, key: CodeKey, offset: int) -> Frame:
-        code = self._code(pid, key)
+    def _frame(self, pid: int, slot: Slot) -> Frame:
+        code, address, direct = self._code(pid, slot.code), slot.code.address, not slot.outermost
         if code is None:
-            return Frame(key.address, python=True)
-        return Frame(key.address, code.name, offset, "", code.file, code.line(offset), python=True)
+            return Frame(address, inlined=direct, python=True)
+        line = code.line(slot.offset)
+        offset = slot.offset
+        return Frame(address, code.name, offset, "", code.file, line, inlined=direct, python=True)
 
     def _code(self, pid: int, key: CodeKey) -> CodeObject | None:
         known = (pid, key)

@@ -24,7 +24,7 @@ from usdt.demangle.demangle import demangle
 from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.engine.language.tree import MAX_FRAMES
 from usdt.engine.output.frames import Frame, Stack
-from usdt.engine.output.stacks import PythonProcesses
+from usdt.engine.output.python_processes import PythonProcesses
 from usdt.procfs.mapped_files import MappedFile
 from usdt.procfs.process import processes
 from usdt.symbolize.file_cache import FileCache

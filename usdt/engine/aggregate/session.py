@@ -65,7 +65,8 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.stacks import CodeSource, PythonProcesses
+    from usdt.engine.output.python_processes import PythonProcesses
+    from usdt.engine.output.stacks import CodeSource
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 

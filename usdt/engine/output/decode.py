@@ -21,6 +21,7 @@ from usdt.base.errors import TracingError
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words, run_length
 from usdt.engine.compiler.record.columns import (
     WORD,
+    AnyStack,
     ArrayColumn,
     BufferColumn,
     BytesColumn,
@@ -40,6 +41,7 @@ from usdt.engine.compiler.record.columns import (
     padded,
 )
 from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordLayout
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.formatter import FieldSource
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.compiler.record.layout import RecordField
     from usdt.engine.output.formatters.formatter import Formatter
-    from usdt.engine.output.stacks import PythonProcesses
+    from usdt.engine.output.python_processes import PythonProcesses
 
 __all__ = ("CONTEXT", "BadRecord", "Decoder", "RecordConsumer", "record_format", "swapped_words")
 
@@ -250,6 +252,9 @@ def compile_renderer(
         if layout.span is not None and index == layout.span.starts + 1:
             form.half()
         expression = _expression(index, layout.bit(index), field, form, order)
+        if isinstance(field.column, AnyStack):
+            data = _stack_data(index, layout)
+            expression = form.stack(field.column, data, f"length{index}")
         values.append(FieldSource(field, expression))
         if field.column.prefix_size:
             names.append(f"length{index}")
@@ -259,6 +264,15 @@ def compile_renderer(
     names_known = form.names | (form.return_names if layout.returns else {})
     function: Callable[..., list[Any]] = eval(source, names_known)  # noqa: S307 - see above
     return function
+
+
+def _stack_data(index: int, layout: RecordLayout) -> str:
+    # The source of the bytes of a stack; those of a user stack with the Python stack of the hit.
+    kinds = [isinstance(one.column, AnyStack) and one.column.kind for one in layout.fields]
+    if layout.span is None and kinds[index] is StackKind.USER and StackKind.PYTHON in kinds:
+        python = kinds.index(StackKind.PYTHON)
+        return f"(value{index}, value{python}, length{python})"
+    return f"value{index}"
 
 
 def _expression(index: int, bit: int, field: RecordField, form: Formatter, order: str) -> str:

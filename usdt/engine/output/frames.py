@@ -11,7 +11,7 @@ from usdt.base.text import printable
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-__all__ = ("Frame", "Stack", "folded", "frame_json", "frame_text", "identity")
+__all__ = ("Frame", "Stack", "folded", "frame_json", "frame_text", "identity", "merged")
 
 
 @frozen
@@ -34,7 +34,8 @@ class Frame:
             if the address belongs to no file.
         link_address: the link-time address in that file, the same in every process of it.
         python: whether it is a Python function: ``address`` is that of its code object, ``offset``
-            that in its bytecode.
+            that in its bytecode, and ``inlined`` says that the interpreter called it without a C
+            function between it and the next frame.
     """
 
     address: int
@@ -54,6 +55,9 @@ class Frame:
         return None if ":" in self.file_id else self.file_id or None
 
 
+_INTERPRETER = "_PyEval_EvalFrameDefault"  # the C function that runs Python functions
+
+
 class Stack(list[Frame]):
     """The frames of a stack, innermost first.
 
@@ -64,6 +68,28 @@ class Stack(list[Frame]):
     def __init__(self, frames: Iterable[Frame] = (), reason: str = "") -> None:
         super().__init__(frames)
         self.reason = reason
+
+
+def merged(native: list[Frame], python: Sequence[Frame]) -> Stack:
+    """Return a stack in which Python functions stand for the interpreter's own frames.
+
+    Each call of the interpreter's loop is replaced by the functions that it runs. Python frames
+    whose loop is not on the native stack, which may end early, come last.
+
+    Args:
+        native: the user stack, innermost first.
+        python: the Python stack of the same hit.
+    """
+    waiting = list(python)
+    found: list[Frame] = []
+    for frame in native:
+        if frame.symbol != _INTERPRETER or not waiting:
+            found.append(frame)
+            continue
+        run = next((at for at, one in enumerate(waiting) if not one.inlined), len(waiting) - 1) + 1
+        found += waiting[:run]
+        del waiting[:run]
+    return Stack(found + waiting, native.reason if isinstance(native, Stack) else "")
 
 
 def identity(frame: Frame) -> Hashable:
@@ -160,7 +186,7 @@ def folded(frames: Sequence[Frame], *, kernel: bool = False) -> str:
 
 
 def _folded_name(frame: Frame, mark: str) -> str:
-    mark = "_[i]" if frame.inlined else mark
+    mark = "_[i]" if frame.inlined and not frame.python else mark
     source = ""
     if frame.file:
         source = _source(f" ({frame.file.rpartition('/')[2]}", frame) + ")"

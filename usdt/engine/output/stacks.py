@@ -18,7 +18,6 @@ from usdt.arch.pt_regs import pt_regs_size
 from usdt.arch.unwinding import CPUS
 from usdt.base.closeable import Closeable
 from usdt.base.errors import TracingError
-from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable
 from usdt.engine.compiler.record.columns import (
@@ -28,24 +27,24 @@ from usdt.engine.compiler.record.columns import (
     StructListColumn,
     SymbolColumn,
     SymbolKind,
+    stack_column,
 )
 from usdt.engine.language.tree import Call, Name, StackKind, stack_of, walk
-from usdt.engine.output.frames import Frame, Stack, folded, frame_json, frame_text
+from usdt.engine.output.frames import Frame, Stack, folded, frame_json, frame_text, merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from usdt.arch.unwind_rows import CodeRange
-    from usdt.bpf.maps import Map
     from usdt.engine.compiler.record.columns import AnyStack, Column
     from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.kernel_symbols import KernelSymbols
+    from usdt.engine.output.python_processes import PythonProcesses
 
 __all__ = (
     "CodeSource",
-    "PythonProcesses",
     "StackResolver",
     "UserSymbols",
     "addresses_in",
@@ -64,19 +63,8 @@ _INDENT = " " * 8
 _KEPT = 1 << 14  # maximum distinct stacks whose text is kept
 
 
-@frozen
-class PythonProcesses:
-    """What programs need that record Python stacks.
-
-    Attributes:
-        maps: the maps in which they find the processes, by name.
-        descriptors: readable when processes have begun or changed.
-        update: lets programs know these.
-    """
-
-    maps: dict[str, Map]
-    descriptors: tuple[int, ...]
-    update: Callable[[], object]
+# The bytes of a stack; of a user stack with the Python stack of the hit and the number before it
+StackBytes = bytes | tuple[bytes, bytes, int]
 
 
 class UserSymbols(Protocol):
@@ -287,27 +275,34 @@ class StackResolver(Closeable):
 
     # ------------------------------------------------------------ records
 
-    def text(self, column: AnyStack, pid: int, data: bytes, length: int) -> str:
+    def text(self, column: AnyStack, pid: int, data: StackBytes, length: int) -> str:
         """Return a recorded stack as text: one line per frame, each preceded by a newline."""
         return self._rendered(_stack_text, column, pid, data, length)
 
-    def json(self, column: AnyStack, pid: int, data: bytes, length: int) -> str:
+    def json(self, column: AnyStack, pid: int, data: StackBytes, length: int) -> str:
         """Return a recorded stack as JSON: a list of objects, or an object with ``error``."""
         return self._rendered(_stack_json, column, pid, data, length)
 
-    def fold(self, column: AnyStack, pid: int, data: bytes, length: int) -> str:
+    def fold(self, column: AnyStack, pid: int, data: StackBytes, length: int) -> str:
         """Return a recorded stack as ``outer;…;inner``."""
         return self._rendered(_stack_folded, column, pid, data, length)
 
     def value(
-        self, column: AnyStack, pid: int, data: bytes, length: int
+        self, column: AnyStack, pid: int, data: StackBytes, length: int
     ) -> list[Frame] | Unreadable:
-        """Return the first frames of a recorded stack, or the reason why there are none."""
+        """Return the first frames of a recorded stack, or the reason why there are none.
+
+        If a Python stack was recorded beside a user stack, its functions stand for the frames of
+        the interpreter.
+        """
+        if isinstance(data, tuple):
+            stack, python, number = data
+            found: list[Frame] | Unreadable = self.value(column, pid, stack, length)
+            return self._merged(column, pid, found, python, number)
         if column.kind is StackKind.PYTHON:
             return self._python(column, pid, data, length)
         if length <= 0:
             return Unreadable(no_frames(column.kind, length))
-        found: list[Frame] | Unreadable
         match column:
             case StackCopyColumn():
                 found = self._unwind(pid, data, length)
@@ -319,6 +314,20 @@ class StackResolver(Closeable):
         if isinstance(found, Unreadable) or len(found) <= column.frames:
             return found  # with the reason why it ends, if it has one
         return found[: column.frames]
+
+    def _merged(
+        self,
+        column: AnyStack,
+        pid: int,
+        native: list[Frame] | Unreadable,
+        data: bytes,
+        length: int,
+    ) -> list[Frame] | Unreadable:
+        python = self._python(stack_column(StackKind.PYTHON), pid, data, length)
+        if isinstance(python, Unreadable) or isinstance(native, Unreadable):
+            return native
+        whole = merged(native, python)
+        return whole if len(whole) <= column.frames else whole[: column.frames]
 
     def _python(
         self, column: AnyStack, pid: int, data: bytes, length: int
@@ -353,7 +362,7 @@ class StackResolver(Closeable):
         render: Callable[[StackKind, list[Frame] | Unreadable], str],
         column: AnyStack,
         pid: int,
-        data: bytes,
+        data: StackBytes,
         length: int,
     ) -> str:
         if isinstance(column, StackCopyColumn):  # no two are equal

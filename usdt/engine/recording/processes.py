@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.record.layout import RecordLayout
-    from usdt.engine.output.stacks import PythonProcesses
+    from usdt.engine.output.python_processes import PythonProcesses
 
 __all__ = (
     "ProcessSnapshots",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.output.output_file import OutputFile
-    from usdt.engine.output.stacks import PythonProcesses
+    from usdt.engine.output.python_processes import PythonProcesses
     from usdt.engine.recording.description import Header
     from usdt.engine.recording.processes import Snapshots
     from usdt.engine.runtime.session import Lost

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.output.decode import RecordConsumer
-    from usdt.engine.output.stacks import PythonProcesses
+    from usdt.engine.output.python_processes import PythonProcesses
 
 __all__ = ("ChainFilter",)
 

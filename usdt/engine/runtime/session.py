@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.language.tree import ProbeText, StackKind
     from usdt.engine.output.formatters.formatter import Formatter
-    from usdt.engine.output.stacks import PythonProcesses
+    from usdt.engine.output.python_processes import PythonProcesses
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 

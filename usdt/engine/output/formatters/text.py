@@ -295,10 +295,13 @@ class FoldedFormatter(TextFormatter):
         return context
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        # User frames are the outer ones: the kernel was entered from user mode.
+        # User frames are the outer ones: the kernel was entered from user mode. Those of Python
+        # functions are among them.
+        found = [one.field.column.kind for one in values if isinstance(one.field.column, AnyStack)]
+        kinds = [k for k in StackKind if k is not StackKind.PYTHON or StackKind.USER not in found]
         stacks = "".join(
             f";{{{value}}}"
-            for kind in StackKind
+            for kind in kinds
             for field, value in values
             if isinstance(field.column, AnyStack) and field.column.kind is kind
         )
