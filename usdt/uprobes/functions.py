@@ -90,8 +90,9 @@ class FunctionFile(Closeable):
         self.is_go = any(self.elf.section(name) is not None for name in _GO)
 
     def close(self) -> None:
-        """Unmap all files; idempotent."""
+        """Close all files but those of :attr:`debug` if it has other users; idempotent."""
         self._symbols.close()
+        self.__dict__.pop("_places", None)
 
     def find(self, pattern: str) -> list[ProbeFunction]:
         """Return the functions that match ``FUNCTION[+OFFSET]`` or an address, sorted by address.

@@ -251,6 +251,12 @@ class AggregateSession(BpfSession):
             for descriptor in walks.descriptors:
                 self.watch(descriptor)
 
+    def _attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
+        # Processes that start later may be hit before their mappings are seen.
+        files = (one.point.open_path for one in requests if one.point.kernel_target is None)
+        self._stacks.load_files(dict.fromkeys(files))
+        return super()._attach(requests)
+
     def expect(self, pid: int, files: Iterable[str]) -> None:
         """Load what programs need to know of a process that will start, and of its files."""
         self._stacks.expect(pid, files)

@@ -148,6 +148,11 @@ class StackKeys:
         if self._walks is not None:
             self._walks.update()
 
+    def load_files(self, files: Iterable[str]) -> None:
+        """Load the unwind tables of files that processes will map."""
+        if self._walks is not None:
+            self._walks.load_files(files)
+
     def expect(self, pid: int, files: Iterable[str]) -> None:
         """Load the unwind tables of a process, and of files that it will map."""
         if self._walks is not None:
