@@ -166,7 +166,7 @@ def made(folder: Path, compiler: str, *options: str) -> tuple[Path, Path]:
     source, program = folder / f"places.{ending}", folder / "places"
     source.write_text(text)
     words = [need_program(compiler), *options, "-o", str(program), str(source)]
-    subprocess.run(words, check=True, timeout=120, capture_output=True)
+    subprocess.run(words, check=True, timeout=120, capture_output=True, cwd=folder)
     return program, source
 
 
