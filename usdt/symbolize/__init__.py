@@ -8,6 +8,8 @@ file_cache      every mapped file, opened once
 sources         files by build ID, from other directories and from servers
 file_symbols    symbols and source lines of one file
 perfmap         the perf maps that JIT compilers write to /tmp/perf-PID.map
+python_stacks   Python processes and the names of their frames; ``python_process``: one of them;
+                ``python_snapshots``: code objects in recordings
 """
 
 from __future__ import annotations
