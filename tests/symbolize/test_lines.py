@@ -162,6 +162,7 @@ def test_files_of_recordings_are_opened_once_and_not_kept_without_end(
     with Symbolizer() as symbols:
         for pid in range(1, 100):
             symbols.restore(pid, snapshot(pid, str(program)))
+            assert symbols.frame(pid, 0x1000 * (pid + 1) + 0x10).module == program.name
         assert len(symbols._cache._recorded) == 1
         assert len({id(one._files[(0, 0), 1]) for one in symbols._processes.values()}) == 1
         for pid in range(1, 200):

@@ -215,8 +215,7 @@ class AggregateSession(BpfSession):
         return any(one.kind is StackKind.PYTHON for one in self.aggregation.stack_columns)
 
     def _python_processes(self) -> PythonProcesses:
-        find = self._find_python
-        return super()._python_processes() if find is None else find(self.pids)
+        return self._find_python(self.pids) if self._find_python else super()._python_processes()
 
     def begin(self) -> None:
         """Pair starts and ends from now on; all probes are attached."""
@@ -251,10 +250,12 @@ class AggregateSession(BpfSession):
             for descriptor in walks.descriptors:
                 self.watch(descriptor)
 
+    def closing_notes(self) -> list[str]:
+        """Return the messages as :meth:`BpfSession.closing_notes`, and those about stacks."""
+        return [*super().closing_notes(), *self._stacks.notices]
+
     def _attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
-        # Processes that start later may be hit before their mappings are seen.
-        files = (one.point.open_path for one in requests if one.point.kernel_target is None)
-        self._stacks.load_files(dict.fromkeys(files))
+        self._stacks.load_files(requests)
         return super()._attach(requests)
 
     def expect(self, pid: int, files: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.keys import KeyLayout, Stack
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.output.stacks import CodeSource
+    from usdt.engine.runtime.attach.requests import AttachRequest
 
 __all__ = ("StackAddresses", "StackKeys")
 
@@ -148,16 +149,25 @@ class StackKeys:
         if self._walks is not None:
             self._walks.update()
 
-    def load_files(self, files: Iterable[str]) -> None:
-        """Load the unwind tables of files that processes will map."""
+    def load_files(self, requests: Sequence[AttachRequest]) -> None:
+        """Load the unwind tables of the files that probes are attached in.
+
+        Processes that start later may be hit before their mappings are seen.
+        """
+        files = (one.point.open_path for one in requests if one.point.kernel_target is None)
         if self._walks is not None:
-            self._walks.load_files(files)
+            self._walks.load_files(dict.fromkeys(files))
 
     def expect(self, pid: int, files: Iterable[str]) -> None:
         """Load the unwind tables of a process, and of files that it will map."""
         if self._walks is not None:
             self._walks.load_files(files)
             self._walks.update((pid,))
+
+    @property
+    def notices(self) -> list[str]:
+        """Messages for the user: tables for which there was no space."""
+        return [] if self._walks is None else self._walks.notices
 
     @property
     def report(self) -> list[str]:

@@ -81,7 +81,7 @@ class StackWalks(Closeable):
 
     Attributes:
         maps: the maps, by name.
-        notices: messages for the user; the caller removes them.
+        notices: messages for the user.
     """
 
     def __init__(self, code: CodeSource, *, every: bool) -> None:
