@@ -124,9 +124,10 @@ def test_without_frame_pointers_the_option_is_suggested(plain: Dialogue) -> None
     assert hint.startswith(f"process {plain.pid}: ")
 
 
-def test_stacks_by_frame_pointers_and_in_aggregations_are_named(classes: Path) -> None:
+@pytest.mark.parametrize("unwind", ["auto", "fp"])
+def test_stacks_in_aggregations_are_named(unwind: str, classes: Path) -> None:
     with java(classes, "Stops", *_FRAME_POINTERS, _NOT_INLINED) as running:
-        more = ("--unwind", "fp", "--jit-map", "-p", running.pid)
+        more = ("--unwind", unwind, "--jit-map", "-p", running.pid)
         words = ("count", "-n", 3, "--folded", *more, _SLEEP)
         with usdt(*words) as tool:
             tool.wait_tracing()
@@ -135,6 +136,7 @@ def test_stacks_by_frame_pointers_and_in_aggregations_are_named(classes: Path) -
                 running.say("")
             tool.finish()
     assert any(";int Stops.choose(int, boolean);" in line for line in tool.lines), tool.lines
+    assert not any("[incomplete]" in line for line in tool.lines), tool.lines
 
 
 def test_a_recording_has_the_names_of_methods_compiled_while_it_was_made(

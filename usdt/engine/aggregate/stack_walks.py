@@ -177,10 +177,7 @@ class StackWalks(Closeable):
             if pieces is None:
                 self._full("rows of unwind tables")
         if one.table is None or not pieces:
-            kind = RangeKind.RETURN_PROBES if one.return_probes else RangeKind.NO_TABLE
-            if one.table is not None:
-                kind = RangeKind.NO_SPACE
-            yield RANGE.pack(one.start, one.end, 0, kind, 0)
+            yield RANGE.pack(one.start, one.end, 0, _kind_of(one), 0)
             return
         base = one.bias + one.table.base
         if one.inode and len(pieces) == 1:
@@ -223,6 +220,15 @@ class StackWalks(Closeable):
             f"user stacks by unwind tables in the kernel: {len(tables)} tables ({cached} from the"
             f" cache), {self._rows.used} rows, {self._seconds:.2f} s"
         )
+
+
+def _kind_of(one: CodeRange) -> int:
+    # What a range without rows is.
+    if one.table is not None:
+        return RangeKind.NO_SPACE
+    if one.return_probes:
+        return RangeKind.RETURN_PROBES
+    return RangeKind.NO_TABLE if one.inode else RangeKind.ANONYMOUS
 
 
 class _Rows:

@@ -35,6 +35,7 @@ from usdt.engine.aggregate.codegen.walk_state import (
     SP,
     STATES_PER_CPU,
     TEMP,
+    UNCHECKED,
     VALUE,
     VALUE_HEADER,
     WALKS,
@@ -163,6 +164,7 @@ def _begin(asm: Assembler, frames: int, known: KernelFields | None, *, kernel: b
     asm.store(R8, NUMBER, 1)
     asm.store(R8, LIMIT, frames)
     asm.store(R8, EXACT, FIRST)
+    asm.store(R8, UNCHECKED, 0)
     asm.store(R8, REASON, WalkEnd.TOO_DEEP)
     asm.store(R8, CACHED, 0)
     asm.store(R8, CACHED + 8, 0)

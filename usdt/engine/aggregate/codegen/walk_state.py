@@ -46,6 +46,7 @@ __all__ = (
     "STATES_PER_CPU",
     "STATE_SIZE",
     "TEMP",
+    "UNCHECKED",
     "VALUE",
     "VALUE_HEADER",
     "WALKS",
@@ -73,7 +74,8 @@ KEY = 128  # of a map
 FRAMES = 136  # the slice of the process
 FILE_KEY = 152  # of the map of files
 FOUND = 168  # whether the map of files had the file
-VALUE = 176
+UNCHECKED = 176  # whether no call instruction is known to be before the address
+VALUE = 184
 STATE_SIZE = VALUE + 8 + 8 * MAX_FRAMES
 
 VALUE_HEADER = struct.Struct("=II")

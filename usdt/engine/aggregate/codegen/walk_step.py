@@ -40,6 +40,7 @@ from usdt.engine.aggregate.codegen.walk_state import (
     SCRATCH,
     SP,
     TEMP,
+    UNCHECKED,
     VALUE,
     VALUE_HEADER,
 )
@@ -64,6 +65,7 @@ class RangeKind:
     NO_TABLE = 0
     RETURN_PROBES = 1
     NO_SPACE = 2
+    ANONYMOUS = 3
 
 
 class StepEmitter:
@@ -203,6 +205,7 @@ class StepEmitter:
 
     def _keep(self) -> None:
         asm, kept, has_table = self.asm, self._label("kept"), self._label("has_table")
+        self._require_anonymous()
         asm.load(R1, R6, CACHED + _ROWS, 4)
         asm.jump(Jump.NE, R1, 0, has_table)
         asm.load(R1, R6, CACHED + _FIRST_ROW, 4)
@@ -232,6 +235,18 @@ class StepEmitter:
         asm.alu(Alu.XOR, R5, R3)
         asm.store(R6, HASH, R5)
         asm.label(kept)
+
+    def _require_anonymous(self) -> None:
+        # Code of a JIT compiler returns to addresses without a call instruction before them.
+        asm, checked, none = self.asm, self._label("checked"), self._stop(WalkEnd.NO_FRAME_POINTER)
+        asm.load(R1, R6, UNCHECKED)
+        asm.jump(Jump.EQ, R1, 0, checked)
+        asm.load(R1, R6, CACHED + _ROWS, 4)
+        asm.jump(Jump.NE, R1, 0, none)
+        asm.load(R1, R6, CACHED + _FIRST_ROW, 4)
+        asm.jump(Jump.NE, R1, RangeKind.ANONYMOUS, none)
+        asm.store(R6, UNCHECKED, 0)
+        asm.label(checked)
 
     def _find_row(self) -> None:
         asm = self.asm
@@ -443,14 +458,19 @@ class StepEmitter:
         asm.mov(R3, R1)
         asm.add(R3, -_CALL)
         self._read(TEMP, _CALL, WalkEnd.NO_FRAME_POINTER)
-        self._check_call(none)
+        unchecked, checked = self._label("no_call"), self._label("call_checked")
+        self._check_call(unchecked)
+        asm.goto(checked)
+        asm.label(unchecked)
+        asm.store(R6, UNCHECKED, 1)
+        asm.label(checked)
         asm.load(R1, R6, SCRATCH)
         asm.store(R6, TEMP, R1)
         asm.add(R8, 16)
         asm.goto(self._label("enter"))
 
     def _check_call(self, none: str) -> None:
-        # Whether the bytes at TEMP end with a call instruction.
+        # Goes to ``none`` unless the bytes at TEMP end with a call instruction.
         asm, call = self.asm, self._label("call")
         if self.cpu.link is not None:  # bl, blr
             asm.load(R1, R6, TEMP + 4, 4)
