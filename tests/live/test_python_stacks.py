@@ -113,6 +113,33 @@ def test_a_probe_of_the_interpreter_and_a_function_of_libc_have_the_same_stack(
             assert shown(stack) == expected
 
 
+@pytest.mark.parametrize(
+    "probe",
+    [
+        "uprobe:libc:clock_nanosleep(return, pystack(2))",
+        "syscall:clock_nanosleep(return, pystack(2))",
+        "tracepoint:sched:sched_switch(prev_state == 1, pystack(2))",
+    ],
+)
+def test_the_end_of_a_call_and_events_of_the_kernel_have_it_as_well(
+    probe: str, tmp_path: Path
+) -> None:
+    with running(PYTHONS[0], written(tmp_path, _PLACES)) as (pid, _):
+        (stack, _) = _traced(pid, probe)
+    assert shown(stack) == [("<module>", 10)]
+
+
+def test_a_span_of_a_function_has_it(tmp_path: Path) -> None:
+    with running(PYTHONS[0], written(tmp_path, _PLACES)) as (pid, _):
+        words = ("spans", "--json", "-n", 2, "-p", pid, "uprobe:libc:clock_nanosleep(pystack)")
+        done = run_usdt(*words)
+    spans = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(spans) >= 2, done.stderr
+    assert {tuple(*map(tuple, shown(one["end_args"]["pystack"]))) for one in spans} == {
+        ("<module>", 10)
+    }
+
+
 def test_text_and_folded_stacks_name_the_line(tmp_path: Path) -> None:
     program = written(tmp_path, _PLACES)
     with running(PYTHONS[0], program) as (pid, _):

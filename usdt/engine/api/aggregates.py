@@ -124,6 +124,7 @@ class Aggregate(Mapping[Any, V_co]):
                 requests,
                 accept=tasks,
                 max_string=options.max_string,
+                python=self._resolver.python_processes,
                 unwind=options.unwind,
                 code=self._resolver.code,
                 pids=targets.pids,
