@@ -124,6 +124,8 @@ class Symbolizer(Closeable):
         All addresses are return addresses, but those at the positions ``exact``. With ``lines``,
         there may be more frames than addresses: see :class:`Frame`.
         """
+        if not addresses:  # a thread of the kernel has no mappings
+            return []
         process = self._current(pid)
         if any(is_jit_code(process.history.find(address)) for address in addresses):
             process.java.suggest_frame_pointers()
@@ -299,16 +301,15 @@ class Symbolizer(Closeable):
         self.look()
         process = self._process(pid)
         self._refresh(process)
+        known = process.history.generation or process.reported
+        if not known and not (self._tracker is not None and self._tracker.knows(pid)):
+            process.reported = True
+            self._report_ended(pid)
         return process
 
     def _refresh(self, process: ProcessMaps) -> bool:
         changed = process.refresh()
         self.notices += process.take_notices()
-        pid = process.history.pid
-        known = process.history.generation or process.reported
-        if not known and not (self._tracker is not None and self._tracker.knows(pid)):
-            process.reported = True
-            self._report_ended(pid)
         return changed
 
     def _request_map(
