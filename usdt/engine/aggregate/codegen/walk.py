@@ -213,8 +213,10 @@ def _find_slice(asm: Assembler, unknown: str) -> None:
 
 def _check_slice(asm: Assembler) -> None:
     # If the ranges of the process were replaced meanwhile, what was found may be wrong. If they
-    # lacked something, the process is noted.
+    # lacked something, the process is noted. A walk without ranges found all by files.
     same, changed, wanted = (asm.new_label(name) for name in ("same", "changed", "wanted"))
+    asm.load(R1, R8, FRAMES + 8, 4)
+    asm.jump(Jump.EQ, R1, 0, same)
     _find_slice(asm, same)
     for offset in _SLICE_WORDS:
         asm.load(R1, R0, offset)
