@@ -19,6 +19,9 @@ def main() -> NoReturn:
     Imports, which take most of the start time, happen inside, so that ^C shows no traceback.
     """
     try:
+        from usdt.base.interrupts import note_interrupts  # noqa: PLC0415
+
+        note_interrupts()
         words = sys.argv[1:]
         if words[:1] == ["info"] and not any(word[:1] == "-" or ":" in word for word in words):
             from kprobe.functions.symbols import start_loading  # noqa: PLC0415

@@ -7,5 +7,6 @@ machine       the CPU of the kernel and of this process, word size and byte orde
 lazy_exports  names of a package that are imported when they are first used
 cache_folder  the user's directory for caches
 closeable     ``Closeable``; file descriptors that are closed once
+interrupts    ^C while a command starts
 files         files that are opened without waiting; ``version``: that of the distribution
 """

@@ -18,6 +18,9 @@ def main() -> NoReturn:
     Imports, which take most of the start time, happen inside, so that ^C shows no traceback.
     """
     try:
+        from usdt.base.interrupts import note_interrupts  # noqa: PLC0415
+
+        note_interrupts()
         from usdt.cli.group import usdt  # noqa: PLC0415
         from usdt.engine.cli.click_group import run  # noqa: PLC0415
 

@@ -7,6 +7,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from usdt.base.interrupts import interrupted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -71,6 +73,7 @@ class StopSignals:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         self._previous = [(number, signal.signal(number, self._handle)) for number in numbers]
+        self.requested = interrupted()  # Python may have dropped it
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -61,7 +61,7 @@ def _key(asm: Assembler, part: EntryReturnRole) -> None:
 def _find_place(asm: Assembler, part: EntryReturnRole, pointer: Reg, other: str) -> None:
     # Leaves the address of the place of a call in r0. Its key is stored but for the stack pointer,
     # which is in a register.
-    asm.mov(R1, pointer)
+    asm.alu(Alu.MOV, R1, pointer, width=32)  # a number, also of the context's address
     asm.alu(Alu.RSH, R1, 4)
     asm.load(R2, R10, _KEY, 4)
     asm.alu(Alu.MUL, R2, _SPREAD)

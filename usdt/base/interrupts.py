@@ -1,0 +1,33 @@
+"""^C while a command starts.
+
+Python raises KeyboardInterrupt wherever it is. In a callback of its import system or a finalizer it
+prints and drops it, and a command that is about to trace would go on. So each one is noted.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ("interrupted", "note_interrupts")
+
+_noted: list[int] = []
+
+
+def note_interrupts() -> None:
+    """Note each SIGINT that raises KeyboardInterrupt from now on."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _note)
+
+
+def interrupted() -> bool:
+    """Return whether there was one."""
+    return bool(_noted)
+
+
+def _note(number: int, _frame: FrameType | None) -> NoReturn:
+    _noted.append(number)
+    raise KeyboardInterrupt
