@@ -42,6 +42,8 @@ __all__ = ("CallContextAbi", "arguments_of")
 
 _NUMBERED = 16  # arguments of a function without BTF
 _EMPTY = Unreadable("a structure without members")
+# __kretprobe_trampoline() of arch/arm/probes/kprobes/core.c saves no stack pointer.
+_ARM_RETURNS = "the stack pointer at a return, which tells whose entry it belongs to (32-bit ARM),"
 
 
 class CallContextAbi:
@@ -74,7 +76,9 @@ class CallContextAbi:
             return EntryReturnMatch(None)
         pointer = Register(self._slots[self._convention.sp], self.word)
         # Bytes that a return pops, if the return address is on the stack.
-        return EntryReturnMatch(pointer, (self.word if self._convention.link is None else 0,))
+        popped = self.word if self._convention.link is None else 0
+        unmatched = _ARM_RETURNS if self.machine in ("arm", "armeb") else ""
+        return EntryReturnMatch(pointer, (popped,), unmatched=unmatched)
 
     def fetch(self, number: int, size: int) -> Location:
         """Return the location of an integer of ``size`` bytes in slot ``number``."""

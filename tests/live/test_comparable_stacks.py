@@ -16,7 +16,7 @@ from symbol_programs import compiled, running
 from tracing_tools import run_usdt
 
 import usdt
-from usdt.arch.unwinding import CPUS
+from usdt.arch.unwinding import STACK_POINTERS
 from usdt.base.machine import KERNEL_MACHINE
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_addresses_as_keys_are_one_as_well(same: Path) -> None:
     assert one["key"]["caller"]["symbol"] == "outer"
 
 
-@pytest.mark.skipif(KERNEL_MACHINE not in CPUS, reason="no unwinding on this CPU")
+@pytest.mark.skipif(KERNEL_MACHINE not in STACK_POINTERS, reason="no unwinding on this CPU")
 def test_stacks_by_unwind_tables_are_one_as_well(tmp_path: Path) -> None:
     bare = program(tmp_path, "-fomit-frame-pointer", "-O2", "-fno-optimize-sibling-calls")
     with contextlib.ExitStack() as stack:

@@ -19,7 +19,7 @@ from paced import ROUNDS, fire_and_wait, loop, numbers
 from recordings import frames
 from tracing_tools import USDT, Tool, one_error, private, run_usdt, until, usdt
 
-from usdt.arch.unwinding import CPUS
+from usdt.arch.unwinding import STACK_POINTERS
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.elf.file import ElfFile
 from usdt.engine.output.formatters.json import JsonFormatter
@@ -354,7 +354,8 @@ def test_stacks_have_names_when_the_process_has_gone(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     folded = report(place, "--folded").stdout.splitlines()
     assert len(folded) == 1
-    callers = "main;fire_all;" if KERNEL_MACHINE in CPUS else ""  # it has no frame pointers
+    unwound = KERNEL_MACHINE in STACK_POINTERS  # it has no frame pointers
+    callers = "main;fire_all;" if unwound else ""
     assert re.fullmatch(rf"loop;.*{callers}quick 50", folded[0])
     frames_shown = [event["args"]["ustack"] for event in events(place)]
     assert len(frames_shown) == 50
@@ -378,7 +379,7 @@ def test_a_file_that_is_no_longer_the_same_gives_no_names(place: Path, tmp_path:
     assert f"{program}: the recorded functions have no names: its build ID is" in shown.stderr
 
 
-@pytest.mark.parametrize("unwind", ["fp", *(["dwarf"] if KERNEL_MACHINE in CPUS else [])])
+@pytest.mark.parametrize("unwind", ["fp", *(["dwarf"] if KERNEL_MACHINE in STACK_POINTERS else [])])
 def test_the_program_of_another_machine_in_a_directory(
     place: Path, tmp_path: Path, unwind: str
 ) -> None:

@@ -6,10 +6,13 @@ Architecture" (section 4.1).
 
 from __future__ import annotations
 
+from usdt.arch.pt_regs import PT_REGS
 from usdt.base.frozen import frozen
 
-__all__ = ("CPUS", "STACK_UNIT", "Cpu")
+__all__ = ("CPUS", "STACK_POINTERS", "STACK_UNIT", "Cpu")
 
+#: CPU of the kernel → offset of the stack pointer in ``struct pt_regs``, where stacks are copied.
+STACK_POINTERS = {"x86_64": PT_REGS["x86_64"]["rsp"], "aarch64": PT_REGS["aarch64"]["sp"]}
 STACK_UNIT = 4096  # bytes: the copy of a stack begins at a multiple of it, at or below its top
 
 

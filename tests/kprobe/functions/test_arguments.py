@@ -218,3 +218,11 @@ def test_a_kernel_without_types_has_addresses(monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_not_found(text: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         _places(text)
+
+
+def test_returns_are_matched_where_the_kernel_keeps_the_stack_pointer() -> None:
+    for machine in ("x86_64", "aarch64", "i386", "riscv64"):
+        match = CallContextAbi(traced=False, machine=machine).stack
+        assert match.required() is match
+    with pytest.raises(NotSupported, match="32-bit ARM"):
+        CallContextAbi(traced=False, machine="arm").stack.required()

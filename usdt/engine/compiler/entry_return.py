@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import AtFunctionReturn, Captured, Constant, ForReturn, PerCpuAddress
-from usdt.base.errors import TracingError
+from usdt.base.errors import NotSupported, TracingError
 from usdt.base.frozen import fields_of, frozen, replace
 from usdt.engine.compiler.ir import (
     DURATION,
@@ -124,6 +124,7 @@ class EntryReturnMatch:
             (:mod:`usdt.engine.compiler.codegen.stack_slots`) and does not use its registers.
         arguments_stay: whether the arguments are still known at the return. Items are then
             evaluated there, and entry state has no captures.
+        unmatched: why returns cannot be matched with entries; "" if they can.
     """
 
     pointer: Register | None
@@ -132,6 +133,17 @@ class EntryReturnMatch:
     mark_returns: bool = True
     kernel_keeps_sp: bool = False
     arguments_stay: bool = False
+    unmatched: str = ""
+
+    def required(self) -> EntryReturnMatch:
+        """Return this match.
+
+        Raises:
+            NotSupported: returns cannot be matched with entries.
+        """
+        if self.unmatched:
+            raise NotSupported(self.unmatched)
+        return self
 
 
 @frozen

@@ -239,7 +239,7 @@ class AttachPlanner:
                     entry=False,
                     pair=number,
                     size=ends.size,
-                    stack=match,
+                    stack=match.required(),
                     timed=ends.timed,
                     places=self._places(ends.size),
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.pt_regs import pt_regs_size
-from usdt.arch.unwinding import CPUS, STACK_UNIT
+from usdt.arch.unwinding import STACK_POINTERS, STACK_UNIT
 from usdt.base.errors import NotSupported, TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.compiler.limits import DEFAULT_STACK, MAX_STACK
@@ -79,7 +79,7 @@ class StackCopies:
         """
         if self._unwind == "fp":
             return None
-        if KERNEL_MACHINE not in CPUS:
+        if KERNEL_MACHINE not in STACK_POINTERS:
             if self._unwind == "dwarf":
                 raise NotSupported(f"unwinding of stacks by unwind tables on {KERNEL_MACHINE}")
             return None

@@ -196,7 +196,7 @@ class SpanPlanner(AttachPlanner):
                 entry=True,
                 pair=number,
                 size=size,
-                stack=point.call,
+                stack=point.call.required(),
                 timed=True,
                 start=ends.start,
                 places=self._places(size) if self._spec.max_open >= MAX_OPEN else 0,

@@ -15,8 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import ValueClass
-from usdt.arch.pt_regs import PT_REGS
-from usdt.arch.unwinding import STACK_UNIT
+from usdt.arch.unwinding import STACK_POINTERS, STACK_UNIT
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
@@ -60,7 +59,6 @@ __all__ = ("EVENTS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
 EVENTS = "events"  # ring buffer
 _WAKEUP = 0  # flags: wake the reader if it has read all earlier records; see usdt/bpf/ringbuf.py
 #: Where struct pt_regs has the stack pointer.
-_STACK_POINTERS = {"x86_64": PT_REGS["x86_64"]["rsp"], "aarch64": PT_REGS["aarch64"]["sp"]}
 _MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
 
 
@@ -244,7 +242,7 @@ class RecordEmitter:
         asm.jump(Jump.NE, R0, 0, done)
         for copied in range(0, column.stack, STACK_UNIT):
             self._to(start)
-            asm.load(R3, R1, _STACK_POINTERS[KERNEL_MACHINE])
+            asm.load(R3, R1, STACK_POINTERS[KERNEL_MACHINE])
             asm.alu(Alu.AND, R3, -STACK_UNIT)
             asm.add(R3, copied)
             asm.add(R1, column.registers + copied)
