@@ -236,7 +236,7 @@ def test_both_kinds_of_loops_find_the_same_frames(
     loops: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if loops and not features.have_loops():
-        skip_or_fail(NotSupported("bpf_loop()", (5, 17)))
+        skip_or_fail(NotSupported("bpf_loop() (Linux 5.17, with a JIT compiler)"))
     monkeypatch.setattr(python_stack, "have_loops", lambda: loops)
     program = written(tmp_path, _CALLERS)
     with running(PYTHONS[0], program) as (pid, _), usdt.Session(pid=pid) as session:

@@ -25,9 +25,8 @@ requires_root = pytest.mark.root
 
 #: Features that distributions leave out of kernels which are new enough for them.
 _OPTIONAL: frozenset[str] = frozenset()
-#: Features of 64-bit kernels alone: bpf_uprobe_multi_link_attach() and its like refuse elsewhere,
-#: and the JITs of 32-bit kernels compile no callbacks.
-_WIDE = ("uprobe_multi", "kprobe_multi", "bpf_loop")
+#: Features of 64-bit kernels alone: bpf_uprobe_multi_link_attach() and its like refuse elsewhere.
+_WIDE = ("uprobe_multi", "kprobe_multi")
 
 
 def running_kernel() -> tuple[int, int]:

@@ -98,7 +98,7 @@ def have_task_pt_regs() -> bool:
 
 @functools.cache
 def have_loops() -> bool:
-    """bpf_loop(). Linux 5.17, commit e6f2dd0f8067; not by the JITs of 32-bit kernels."""
+    """bpf_loop(). Linux 5.17, commit e6f2dd0f8067; needs a JIT compiler of a 64-bit kernel."""
 
     def leave(asm: Assembler) -> None:
         asm.mov(R0, 1)
