@@ -64,6 +64,7 @@ def test_calls_of_a_function(tmp_path: Path) -> None:
     assert "spans were" not in errors
 
 
+@pytest.mark.usefixtures("vmlinux_btf")
 def test_a_pointer_is_a_key_by_its_address(tmp_path: Path) -> None:
     """What it points to, the process, changes between the ends."""
     ends = "rawtp:sched_process_exec(p->pid)", "rawtp:sched_process_exit(p->pid)"

@@ -19,6 +19,7 @@ UNUSED = (
     "dataclasses",
     "elftools",
     "usdt.btf.reader",
+    "usdt.cpython.layouts",
     "usdt.dwarf.info",
     "usdt.engine.aggregate",
     "usdt.engine.output.formatters.event",

@@ -22,7 +22,6 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.compiler.codegen.expressions import STACK_BOTTOM, ExpressionEmitter
 from usdt.engine.compiler.codegen.model import ActionEmitter, stack_flags
-from usdt.engine.compiler.codegen.python_stack import STEP_STACK, PythonStackEmitter
 from usdt.engine.compiler.ir import Number, RegisterAggregate, of_kernel
 from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.columns import (
@@ -216,6 +215,11 @@ class RecordEmitter:
         asm.store(*self._slot(output, R1), R0)
 
     def _python_stack(self, output: Output) -> None:
+        from usdt.engine.compiler.codegen.python_stack import (  # noqa: PLC0415 - rarely needed
+            STEP_STACK,
+            PythonStackEmitter,
+        )
+
         slots = output.size // SLOT_SIZE
         emitter = PythonStackEmitter(
             self.asm, STACK_BOTTOM + STEP_STACK, slots, keep=self.sleepable
