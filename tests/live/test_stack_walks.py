@@ -13,6 +13,7 @@ import pytest
 from skips import requires_root
 from symbol_programs import compiled
 from tracing_tools import Tool, run_usdt
+from unwind_programs import CXX_SOURCE
 
 import usdt
 from usdt.base.errors import NotSupported
@@ -33,65 +34,8 @@ for n in range(40):
     json.loads(json.dumps([1, 2, {"a": [n]}]))
     re.compile(f"a{n}b*").match("ab"), sorted([3, n, 1], key=abs)
 """
+_CXX_OPTIONS = ("-xc++", "-O2", "-fomit-frame-pointer", "-DROUNDS=40", "-DWAIT")
 BASH = "read; for i in 1 2 3 4 5 6 7; do [[ $i == *b* ]] || y=${x/a/b}; x=($i $i); done"
-CXX = r"""
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <ucontext.h>
-#include <vector>
-volatile int sink;
-extern "C" __attribute__((noinline)) void visited(int n) { sink += n; }
-__attribute__((noinline)) int deep(int n, std::string text)
-{
-    visited(n);
-    if (n == 0)
-        throw std::runtime_error(text);
-    char *more = static_cast<char *>(__builtin_alloca(n * 7 + 1));
-    more[0] = 'x';
-    int found = deep(n - 1, text + more[0]);
-    sink += found;
-    return found + 1;
-}
-__attribute__((noinline)) void handler(int) { visited(1); }
-ucontext_t here, there;
-void begin()
-{
-    try {
-        deep(3, "else");
-    } catch (const std::exception &) {
-        visited(0);
-    }
-}
-int main()
-{
-    std::signal(SIGUSR2, handler);
-    getchar();
-    for (int n = 1; n < 40; n++) {
-        try {
-            sink += deep(n % 20, "why");
-        } catch (const std::exception &) {
-            visited(n);
-        }
-        if (n % 10 == 0)
-            std::raise(SIGUSR2);
-        if (n % 10 == 5)
-            std::thread(begin).join();
-        if (n % 10 == 7) {
-            static char room[1 << 16];
-            getcontext(&there);
-            there.uc_stack.ss_sp = room;
-            there.uc_stack.ss_size = sizeof room;
-            there.uc_link = &here;
-            makecontext(&there, begin, 0);
-            swapcontext(&here, &there);
-        }
-    }
-}
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -150,10 +94,10 @@ def test_stacks_are_those_of_single_events(name: str, tmp_path: Path) -> None:
         case "bash":
             command = ("/bin/bash", "-c", BASH)
         case _:
-            path = compiled(tmp_path, CXX, "-xc++", "-O2", "-fomit-frame-pointer")
+            path = compiled(tmp_path, CXX_SOURCE, *_CXX_OPTIONS)
             command, probe = (path,), f"uprobe:{path}:visited"
     if not Path(str(command[0])).exists():
-        pytest.skip(f"needs {command[0]}")
+        pytest.skip(f"needs the program {command[0]}")
     with waiting(*command) as program:
         counted, traced = both(program, probe)
     assert sum(counted.values()) >= 50

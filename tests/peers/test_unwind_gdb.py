@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import skips
 from stopped_stacks import unwound
+from unwind_programs import CXX_SOURCE
 
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.procfs.maps import read_maps
@@ -23,66 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HERE = Path(__file__).parent / "unwind"
-
-CXX_SOURCE = """
-#include <csetjmp>
-#include <csignal>
-#include <cstdlib>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <ucontext.h>
-#include <vector>
-volatile int sink;
-extern "C" __attribute__((noinline)) void visited(int n) { sink += n; }
-__attribute__((noinline)) int deep(int n, std::string text)
-{
-    visited(n);
-    if (n == 0)
-        throw std::runtime_error(text);
-    std::vector<char> room(n * 10, 'x');
-    char *more = static_cast<char *>(__builtin_alloca(n * 7 + 1));
-    more[0] = room[0];
-    int found = deep(n - 1, text + more[0]);
-    sink += found;
-    return found + 1;
-}
-__attribute__((noinline)) void handler(int) { visited(1); }
-ucontext_t here, there;
-__attribute__((noinline)) void elsewhere() { deep(3, "else"); }
-void begin()
-{
-    try {
-        elsewhere();
-    } catch (const std::exception &) {
-        visited(0);
-    }
-}
-int main()
-{
-    std::signal(SIGUSR2, handler);
-    for (int n = 1; n < 400; n++) {
-        try {
-            sink += deep(n % 20, "why");
-        } catch (const std::exception &) {
-            visited(n);
-        }
-        if (n % 10 == 0)
-            std::raise(SIGUSR2);
-        if (n % 10 == 5)
-            std::thread(begin).join();
-        if (n % 10 == 7) {
-            static char room[1 << 16];
-            getcontext(&there);
-            there.uc_stack.ss_sp = room;
-            there.uc_stack.ss_size = sizeof room;
-            there.uc_link = &here;
-            makecontext(&there, begin, 0);
-            swapcontext(&here, &there);
-        }
-    }
-}
-"""
 
 
 class Program(NamedTuple):
@@ -135,12 +76,13 @@ def compiled(folder: Path, compiler: list[str], source: str, name: str) -> Progr
 
 
 def cxx(folder: Path) -> Program:
-    command = [skips.need_program("g++"), "-O2", "-fomit-frame-pointer"]
+    command = [skips.need_program("g++"), "-O2", "-fomit-frame-pointer", "-DROUNDS=400"]
     return compiled(folder, command, CXX_SOURCE, "program.cpp")
 
 
 def static(folder: Path) -> Program:
     command = [skips.need_program("g++"), "-O2", "-static", "-fomit-frame-pointer"]
+    command.append("-DROUNDS=400")
     return compiled(folder, command, CXX_SOURCE, "program.cpp")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.dwarf.units.constants import CONSTANT_OPS
 from usdt.dwarf.units.errors import MalformedDwarf
 from usdt.dwarf.units.forms import read_sleb128, read_uleb128
 
@@ -163,17 +164,7 @@ def _modulo(left: int, right: int) -> int:
     return left % right
 
 
-_FIXED = {
-    0x03: (8, False),  # DW_OP_addr
-    0x08: (1, False),
-    0x09: (1, True),
-    0x0A: (2, False),
-    0x0B: (2, True),
-    0x0C: (4, False),
-    0x0D: (4, True),
-    0x0E: (8, False),
-    0x0F: (8, True),
-}
+_FIXED = {0x03: (8, False), **CONSTANT_OPS}  # DW_OP_addr
 
 _BINARY: dict[int, Callable[[int, int], int]] = {
     0x1A: lambda left, right: left & right,

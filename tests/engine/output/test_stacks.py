@@ -188,7 +188,7 @@ def test_text_shows_stacks_behind_all_values() -> None:
 
 
 def test_folded_lines_leave_values_out() -> None:
-    form = FoldedFormatter(StackResolver(lambda: Users(), SYMBOLS))  # noqa: PLW0108
+    form = FoldedFormatter(StackResolver(Users, SYMBOLS))
     values = [
         FieldSource(_KSTACK, form.stack(KERNEL, "v0", "n0")),
         FieldSource(_NUMBER, form.integer("v1")),

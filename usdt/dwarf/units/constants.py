@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ("TYPE_KINDS", "At", "Ate", "Form", "Op", "Tag", "TypeKind", "UnitType", "VariableKind")
+__all__ = (
+    "CONSTANT_OPS",
+    "TYPE_KINDS",
+    "At",
+    "Ate",
+    "Form",
+    "Op",
+    "Tag",
+    "TypeKind",
+    "UnitType",
+    "VariableKind",
+)
 
 
 class UnitType(enum.IntEnum):
@@ -227,3 +238,9 @@ class Form:
     GNU_STR_INDEX = 0x1F02
     GNU_REF_ALT = 0x1F20
     GNU_STRP_ALT = 0x1F21
+
+
+#: DW_OP_const1u to DW_OP_const8s → size in bytes, and whether the operand is signed.
+CONSTANT_OPS = {
+    0x08 + 2 * power + signed: (1 << power, bool(signed)) for power in range(4) for signed in (0, 1)
+}

@@ -15,6 +15,7 @@ from usdt.arch.pt_regs import saved_registers
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.base.machine import BIG_ENDIAN, word_size
+from usdt.dwarf.units.constants import CONSTANT_OPS
 from usdt.dwarf.units.forms import MalformedDwarf, read_sleb128, read_uleb128
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
@@ -46,9 +47,6 @@ _NO_OBJECT = "it points to an object that the compiler has removed"
 _TYPED = "it is computed with types (DW_OP_convert), which is not supported"
 _FLOATING = "in {}, which programs on uprobes cannot read"
 
-_FIXED = {  # DW_OP_const…: size, signed
-    0x08 + 2 * power + signed: (1 << power, bool(signed)) for power in range(4) for signed in (0, 1)
-}
 _BINARY = {  # DW_OP_and to DW_OP_xor
     0x1A: ("&", U64),
     0x1B: ("/", S64),
@@ -225,8 +223,8 @@ class _Evaluation:
             self.register = opcode - 0x50
         elif 0x70 <= opcode < 0x90:  # DW_OP_breg0…31
             self._push(self._sum(self._content(opcode - 0x70), self._sleb()))
-        elif opcode in _FIXED:
-            size, signed = _FIXED[opcode]
+        elif opcode in CONSTANT_OPS:
+            size, signed = CONSTANT_OPS[opcode]
             self._push(Number(wrap(self._fixed(size, signed=signed), U64), U64))
         elif opcode in _BINARY:
             self._binary(*_BINARY[opcode])

@@ -49,6 +49,7 @@ from usdt.engine.language.tree import MAX_FRAMES
 if TYPE_CHECKING:
     from usdt.arch.unwinding import Cpu
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
     from usdt.engine.aggregate.codegen.find_file import KernelFields
 
 __all__ = ("MIX", "RangeKind", "StepEmitter")
@@ -161,7 +162,7 @@ class StepEmitter:
         self._entry(R1, bits, shift)
         asm.mov(R8, R1)
 
-    def _entry(self, number: R1, bits: int, shift: int) -> None:  # type: ignore[valid-type]
+    def _entry(self, number: Reg, bits: int, shift: int) -> None:
         self.asm.alu(Alu.AND, number, (1 << bits) - 1)
         self.asm.alu(Alu.LSH, number, shift)
         self.asm.add(number, R8)
@@ -331,7 +332,7 @@ class StepEmitter:
         self._read(TEMP, 8)
         asm.label(found)
 
-    def _slot(self, to: R1, shift: int) -> None:  # type: ignore[valid-type]
+    def _slot(self, to: Reg, shift: int) -> None:
         self.asm.mov(to, R9)
         self.asm.alu(Alu.RSH, to, shift)
         self.asm.alu(Alu.AND, to, MAX_SLOT)
@@ -342,7 +343,7 @@ class StepEmitter:
         self.asm.mov(R3, R8)
         self.asm.alu(Alu.SUB, R3, R1)
 
-    def _mask(self, register: R1) -> None:  # type: ignore[valid-type]
+    def _mask(self, register: Reg) -> None:
         if self.cpu.code_mask != (1 << 64) - 1:
             self.asm.mov(R2, self.cpu.code_mask)
             self.asm.alu(Alu.AND, register, R2)
