@@ -28,7 +28,9 @@ _CHANGES = (
     "\\watch 0.01\n"
 )
 
-_PYTHON = """import gc, time
+_PYTHON = """import gc, os, time
+
+out = os.open(os.devnull, os.O_WRONLY)
 
 def order(number):
     return number + 1
@@ -38,6 +40,7 @@ while True:
     order(1)
     sorted([1], key=order)
     gc.collect()
+    os.write(out, b"sold")
     time.sleep(0.05)
 """
 

@@ -32,6 +32,7 @@ _TARGETS = {
     "postgresql:": "PSQL",
     "hotspot:": "JAVA",
     "python:": "PYTHON",
+    "pystack": "PYTHON",
     "libstdcxx:": "CXX",
     "uprobe:": "CXX",
 }
