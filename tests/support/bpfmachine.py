@@ -89,6 +89,8 @@ class Machine:
         absent: pages (addresses) that are not there until they are faulted in.
         room: bytes of records that the ring buffer still takes.
         old_strings: whether the length of an empty string is 0, as before Linux 6.16.
+        cgroups: IDs of the task's cgroup and those above it, from the root.
+        traced_cgroups: IDs in the map of traced cgroups.
         records: what was submitted.
         discarded: the flags of every record given back.
         counters: by probe, lost and unread.
@@ -108,6 +110,8 @@ class Machine:
     absent: set[int] = field(default_factory=set)
     room: int = 1 << 20
     old_strings: bool = False
+    cgroups: tuple[int, ...] = (1,)
+    traced_cgroups: frozenset[int] = frozenset()
     records: list[bytes] = field(default_factory=list)
     discarded: list[int] = field(default_factory=list)
     counters: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -217,6 +221,10 @@ class Machine:
     def _get_current_cgroup_id(self) -> int:
         return 77
 
+    def _get_current_ancestor_cgroup_id(self) -> int:
+        level = self._read(1)
+        return self.cgroups[level] if level < len(self.cgroups) else 0
+
     def _get_attach_cookie(self) -> int:
         assert self._read(1) == _CONTEXT
         return self.cookie
@@ -233,6 +241,9 @@ class Machine:
         return 0
 
     def _map_lookup_elem(self) -> int:
+        if self._maps[self._read(1)] == "cgroups":
+            number = int.from_bytes(self._get(self._read(2), 8), "little")
+            return _CONTEXT if number in self.traced_cgroups else 0
         assert self._maps[self._read(1)] == "counters"
         probe = int.from_bytes(self._get(self._read(2), 4), "little")
         base = _COUNTERS + probe * 16

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "best_uprobe_method",
+    "have_ancestor_cgroups",
     "have_batch_operations",
     "have_cookies",
     "have_fentry",
@@ -82,6 +83,17 @@ def have_cookies() -> bool:
 def have_sleepable_uprobes() -> bool:
     """Programs on uprobes that may take page faults. Linux 6.0, commit 8c7dcb84e3b7."""
     return _loads(_empty(flags=BPF_F_SLEEPABLE))
+
+
+@functools.cache
+def have_ancestor_cgroups() -> bool:
+    """bpf_get_current_ancestor_cgroup_id() for tracing. Linux 5.16, commit 95b861a7935b."""
+    asm = Assembler()
+    asm.mov(R1, 1)
+    asm.call(Helper.GET_CURRENT_ANCESTOR_CGROUP_ID)
+    asm.mov(R0, 0)
+    asm.exit()
+    return _loads(ProgramSpec(asm.assemble(), name="probe"))
 
 
 @functools.cache

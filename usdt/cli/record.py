@@ -17,9 +17,9 @@ from usdt.engine.cli.options import (
     stop_options,
     string_option,
     struct_option,
-    target_options,
     unwind_options,
 )
+from usdt.engine.cli.target_options import target_options
 
 __all__ = ("record",)
 

@@ -8,5 +8,6 @@ provider         the kinds usdt and uprobe, for the engine's registry
 search           TARGET arguments → files; the search for programs and libraries
 spawn            commands that are stopped at their first instruction; command_user: --user
 follow_forks     children of traced processes, and the files they map
+cgroup_targets   processes in selected cgroups, and the files they map
 listing_files    the files of ``usdt list``; function_hint: what a missing probe may mean
 """

@@ -26,7 +26,29 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.session import BpfSession
     from usdt.targets.traced_files import KnownFiles, TracedFile
 
-__all__ = ("FoundPoints", "FunctionFinder", "ProbeFinder", "UsdtFinder", "finder_of")
+__all__ = ("FoundPoints", "FunctionFinder", "ProbeFinder", "Searched", "UsdtFinder", "finder_of")
+
+
+@frozen
+class Searched:
+    """The processes whose files are searched, for messages.
+
+    Attributes:
+        name: such as ``process 12``.
+        full: the same with the process's name.
+        option: that of ``usdt list`` which searches them.
+    """
+
+    name: str
+    full: str
+    option: str
+
+    @classmethod
+    def of(cls, pids: Sequence[int], cgroups: str) -> Searched:
+        """Return it for processes, else for cgroups as written, else for all processes."""
+        if pids:
+            return cls(f"process {pids[0]}", describe_process(pids[0]), f"-p {pids[0]}")
+        return cls(cgroups or "the files searched", cgroups or "all processes", "-a")
 
 
 @frozen
@@ -87,12 +109,12 @@ class UsdtFinder(_Finder):
         """
         self._files.probes(file, named=True)
 
-    def expect(self, files: Sequence[TracedFile], pids: Sequence[int], *, more: bool) -> str:
+    def expect(self, files: Sequence[TracedFile], searched: Searched, *, more: bool) -> str:
         """Set ``found`` if a file has the probe; else return a message that it may come later.
 
         Args:
             files: the files known so far.
-            pids: the traced processes; empty for all.
+            searched: the traced processes.
             more: True if processes may map more files. A misspelt name is not waited for.
 
         Raises:
@@ -110,15 +132,13 @@ class UsdtFinder(_Finder):
         near = closest_match(self._name, names) if more else None
         if more and not (near and is_typo_of(near, self._name)):
             name = self._name.removeprefix("*:")
-            waiting = f"no probe {name} in process {pids[0]} yet: waiting for a library with it"
+            waiting = f"no probe {name} in {searched.name} yet: waiting for a library with it"
             near = closest(self._name, names)
             return waiting + (function or (f"; did you mean {near}?" if near else ""))
         if self.text.path is not None:
             where = what = files[0].path if files and not self.any_file else self.text.path
-        elif pids:
-            where, what = describe_process(pids[0]), f"-p {pids[0]}"
         else:
-            where, what = "all processes", "-a"
+            where, what = searched.full, searched.option
         hint = f" (list them with: usdt list {what})" if names else ""
         raise ProbeNotFound(missing_probe(where, self._name, names) + hint + function)
 
@@ -148,7 +168,7 @@ class FunctionFinder(_Finder):
         """Find the functions of the file; raises ProbeNotFound if there is none."""
         self._request.functions(file.path, file.open_path, file.root_pid)
 
-    def expect(self, files: Sequence[TracedFile], pids: Sequence[int], *, more: bool) -> str:
+    def expect(self, files: Sequence[TracedFile], searched: Searched, *, more: bool) -> str:
         """Set ``found`` if a file has a function; else return a message that one may come later.
 
         Raises:
@@ -157,8 +177,7 @@ class FunctionFinder(_Finder):
         self.found = self.found or any(list(map(self._has, files)))
         if self.found:
             return ""
-        where = f"process {pids[0]}" if pids else "the files searched"
-        wanted = f"no function {self.text.name} in files {self.text.path} of {where}"
+        wanted = f"no function {self.text.name} in files {self.text.path} of {searched.name}"
         if more:
             return f"{wanted} yet: waiting for a library with it"
         raise ProbeNotFound(f"{wanted} ({len(files)} searched)")

@@ -2,6 +2,7 @@
 
     pids      the files that the processes have mapped, and those they map later
     command   the program and libraries of a command held at its start; then as pids
+    cgroups   the files that the processes in them have mapped, and those they map later
     files     the files that the probes name, in every process that runs them, now or later
     all       every file that any process has mapped; scanned again every few seconds
 
@@ -22,6 +23,7 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.procfs import namespaces, process
 from usdt.procfs.mapped_files import MapsPoller, file_identity, files_of_processes
+from usdt.targets.probe_finders import Searched
 from usdt.targets.search.target_files import resolve_target, resolve_targets
 from usdt.targets.traced_files import TracedFile
 
@@ -30,12 +32,15 @@ if TYPE_CHECKING:
 
     from usdt.engine.run.options import TargetOptions
     from usdt.engine.runtime.session import BpfSession
+    from usdt.procfs.mapped_files import FileId
+    from usdt.targets.cgroup_targets import CgroupTargets
     from usdt.targets.follow_forks import ForkFollower
     from usdt.targets.spawn import StoppedCommand
 
 __all__ = ("TargetSet",)
 
 RESCAN = 0.05  # seconds between two scans of a process's mappings
+RESCAN_CGROUPS = 0.25  # seconds between two scans of the processes in some cgroups
 RESCAN_ALL = 2.0  # seconds between two scans of all processes of the machine
 
 
@@ -50,6 +55,7 @@ class TargetSet(Closeable):
     Attributes:
         pids: the processes; empty if probes fire in every process.
         following: True if their children are followed.
+        cgroups: the cgroups in which processes are traced; None: any.
         ended: True if all have ended, as of the last :meth:`reap`.
 
     Raises:
@@ -66,6 +72,7 @@ class TargetSet(Closeable):
         self._command = command
         self._notices = notices
         self._given = self.pids = self._processes()
+        self.cgroups = self._cgroups()
         self._namespace = namespaces.nested_pid_namespace()
         self._follower = self._start_following() if options.follow and self.pids else None
         self.following = self._follower is not None
@@ -90,6 +97,13 @@ class TargetSet(Closeable):
                 )
         return tuple(dict.fromkeys(group.pid for group in groups))
 
+    def _cgroups(self) -> CgroupTargets | None:
+        if not self._options.cgroups:
+            return None
+        from usdt.targets.cgroup_targets import CgroupTargets  # noqa: PLC0415 - few runs need it
+
+        return CgroupTargets(self._options.cgroups)
+
     def _start_following(self) -> ForkFollower:
         from usdt.targets.follow_forks import ForkFollower  # noqa: PLC0415 - only for -f
 
@@ -101,15 +115,28 @@ class TargetSet(Closeable):
     @property
     def task_filter(self) -> TaskFilter:
         """The filter by which programs recognize the processes."""
+        cgroups = None if self.cgroups is None else self.cgroups.followed
         if self._follower is not None:
-            return TaskFilter((), self._namespace, self._follower.followed)
-        return TaskFilter(self.pids, self._namespace)
+            return TaskFilter((), self._namespace, self._follower.followed, cgroups=cgroups)
+        return TaskFilter(self.pids, self._namespace, cgroups=cgroups)
+
+    @property
+    def selected(self) -> bool:
+        """Whether only some processes are traced: given ones, or those in cgroups."""
+        return bool(self.pids) or self.cgroups is not None
+
+    @property
+    def searched(self) -> Searched:
+        """The processes, for messages about what they lack."""
+        return Searched.of(self.pids, "" if self.cgroups is None else self.cgroups.written)
 
     @property
     def scan_interval(self) -> float | None:
         """Seconds between two scans for new files; None if there is nothing to scan."""
         if self.pids:
             return RESCAN
+        if self.cgroups is not None:
+            return RESCAN_CGROUPS
         return RESCAN_ALL if self._options.all_processes else None
 
     def close(self) -> None:
@@ -119,6 +146,8 @@ class TargetSet(Closeable):
             os.close(number)
         if self._follower is not None:
             self._follower.close()
+        if self.cgroups is not None:
+            self.cgroups.close()
 
     # ------------------------------------------------------------ files
 
@@ -143,6 +172,8 @@ class TargetSet(Closeable):
         Raises:
             TargetError: there is no such file, or it cannot be read.
         """
+        if self._in_cgroups is not None:
+            return self._named_in_cgroups(name, self._in_cgroups, read)
         found = []
         for pid in self.pids or (0,):
             try:
@@ -155,6 +186,26 @@ class TargetSet(Closeable):
                 found.append(file)
         return found
 
+    def _named_in_cgroups(
+        self, name: str, cgroups: CgroupTargets, read: Callable[[TracedFile], None]
+    ) -> list[TracedFile]:
+        # A path is one of the container's, whose processes may be in several mount namespaces.
+        path = f"/{name}" if "/" in name and name[0] not in "/~" else name
+        found: dict[FileId, TracedFile] = {}
+        failures: list[ElfError | TargetError] = []
+        for pid in cgroups.processes():
+            try:
+                file = self._named_file(path, pid)
+                read(file)
+                found.setdefault(file.identity, file)
+            except (ElfError, TargetError) as err:
+                failures.append(err)
+        if not found and failures:
+            raise failures[0]
+        if not found:
+            raise TargetError(f"{cgroups.written}: no process is in it, so {name} cannot be found")
+        return list(found.values())
+
     def _named_file(self, name: str, pid: int) -> TracedFile:
         # A command has not run yet: names mean what they mean here.
         root_pid = 0 if self._command is not None else pid
@@ -164,7 +215,7 @@ class TargetSet(Closeable):
 
     def _attach_pid(self, pid: int) -> int:
         # The only process to attach in; 0 (all) if children are followed: they may map other files.
-        return 0 if self.following else pid
+        return 0 if self.following or not self.pids else pid
 
     def _is_child(self, pid: int) -> bool:
         # Found by -f; errors about it are not fatal.
@@ -176,7 +227,9 @@ class TargetSet(Closeable):
         Raises:
             TargetError: a process cannot be inspected.
         """
-        if self._options.all_processes:
+        if self._in_cgroups is not None:
+            yield from self._newly_in_cgroups(self._in_cgroups)
+        elif self._options.all_processes:
             yield from _mapped_anywhere()
         elif self._command is not None:
             yield from self._command_files(self._command)
@@ -194,6 +247,10 @@ class TargetSet(Closeable):
         Raises:
             TargetError: a process cannot be inspected.
         """
+        if self._in_cgroups is not None:
+            self._in_cgroups.forget_files()
+            yield from self._newly_in_cgroups(self._in_cgroups)
+            return
         if self._options.all_processes or self.following:  # a child may have mapped any file
             yield from _mapped_anywhere()
             return
@@ -208,6 +265,18 @@ class TargetSet(Closeable):
         for path in command.guess_programs() if self.following else ():
             with contextlib.suppress(TargetError):
                 yield TracedFile(path, path, file_identity(path))
+
+    @property
+    def _in_cgroups(self) -> CgroupTargets | None:
+        # The cgroups whose processes are the targets.
+        return None if self.pids else self.cgroups
+
+    def _newly_in_cgroups(self, cgroups: CgroupTargets) -> Iterator[TracedFile]:
+        for pid, file in cgroups.new_files():
+            if file.open_path is not None:
+                yield TracedFile(file.path, file.open_path, file.identity, root_pid=pid)
+        self._notices += cgroups.notices
+        cgroups.notices.clear()
 
     def _newly_mapped(self, maps: MapsPoller) -> Iterator[TracedFile]:
         for file in maps.changed():
@@ -235,7 +304,11 @@ class TargetSet(Closeable):
         if now < self._next_scan:
             return found
         self._next_scan = now + (self.scan_interval or 0)
-        if self._options.all_processes:
+        if self.cgroups is not None:
+            self.cgroups.update()
+        if self._in_cgroups is not None:
+            found += self._newly_in_cgroups(self._in_cgroups)
+        elif self._options.all_processes:
             found += _mapped_anywhere()
         elif self.following:
             self.reap()  # also while events keep coming: the ID may be reused

@@ -67,8 +67,8 @@ class Tracer(Closeable):
         made = [finder_of(text, keys, self._files) for text in probes]
         with contextlib.ExitStack() as undo:
             self._targets = undo.enter_context(TargetSet(targets, command, self.notices))
-            # A command is stopped, and children may execute other programs at any time.
-            if command or self._targets.following:
+            # A command is stopped; other programs may start in cgroups and as children at any time.
+            if command or self._targets.following or self._targets.cgroups:
                 self._library_timeout = None
             searched = self._search(made, self._targets.files)
             self._session = undo.enter_context(session(self._targets.task_filter))
@@ -118,7 +118,7 @@ class Tracer(Closeable):
         """
         interval = self._targets.scan_interval
         # Without probes of files, the files of all processes need not be searched.
-        if interval is not None and (self._finders or self._targets.pids):
+        if interval is not None and (self._finders or self._targets.selected):
             timeout = min(timeout, interval)
             self._attach_new(self._targets.new_files())
             self._check_missing()
@@ -159,7 +159,6 @@ class Tracer(Closeable):
         self, finders: Sequence[ProbeFinder], mapped_files: Callable[[], Iterable[TracedFile]]
     ) -> list[list[TracedFile]]:
         # The files of each finder. Mapped files are the same for all, so they are listed once.
-        pids = self._targets.pids
         found = []
         mapped: list[TracedFile] | None = None
         for finder in finders:
@@ -173,7 +172,8 @@ class Tracer(Closeable):
                     self._check_target(finder.text)
                     mapped = list(mapped_files())
                 files = [file for file in mapped if finder.wants(file)]
-            notice = finder.expect(files, pids, more=bool(pids) and finder.any_file)
+            more = self._targets.selected and finder.any_file
+            notice = finder.expect(files, self._targets.searched, more=more)
             self.notices += [notice] if notice else []
             found.append(files)
         return found
@@ -262,7 +262,7 @@ class Tracer(Closeable):
     def _report_missing(self, finder: ProbeFinder, *, alone: bool) -> None:
         files = [known.file for known in self._files if finder.wants(known.file)]
         try:
-            finder.expect(files, self._targets.pids, more=False)
+            finder.expect(files, self._targets.searched, more=False)
         except ProbeNotFound as err:
             if alone:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from bpfmachine import Machine
@@ -159,6 +159,37 @@ def test_a_process_outside_our_namespace_does_not_count() -> None:
     machine.run(program(plan("pid", ()), accept=TaskFilter((), (4, 2))))
     assert machine.records == []
     assert machine.counters == {}
+
+
+class CgroupLevels:
+    """A set of cgroups, as far as programs are generated from it."""
+
+    maps: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, *levels: int) -> None:
+        self.levels = levels
+
+
+@pytest.mark.parametrize(
+    ("levels", "cgroups", "counts"),
+    [
+        pytest.param((2,), (1, 20, 30), True, id="the one that is wanted"),
+        pytest.param((2,), (1, 20, 30, 40, 50), True, id="one below it"),
+        pytest.param((2,), (1, 20, 31), False, id="another"),
+        pytest.param((2,), (1, 20), False, id="one above it"),
+        pytest.param((2,), (1, 21, 22, 30), False, id="its ID at another level"),
+        pytest.param((1, 3), (1, 20, 21, 30), True, id="one of several levels"),
+        pytest.param((0,), (30,), True, id="the root"),
+    ],
+)
+def test_cgroups(levels: tuple[int, ...], cgroups: tuple[int, ...], counts: bool) -> None:
+    for pids in ((), (5,)):
+        accept = TaskFilter(pids, cgroups=CgroupLevels(*levels))
+        for process in (5, 6):
+            traced = frozenset((30,))
+            machine = Machine(process=process, cgroups=cgroups, traced_cgroups=traced)
+            machine.run(program(plan("pid", ()), accept=accept))
+            assert len(machine.records) == (counts and process in (pids or (process,)))
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 17, 300])

@@ -14,7 +14,7 @@ from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.cli.click_group import plural
-from usdt.engine.cli.options import pid_option
+from usdt.engine.cli.target_options import pid_option
 from usdt.probes.sites import arguments_of, foreign_reason, unsupported_code_reason
 from usdt.runtimes.quirks import find_quirks
 

@@ -9,7 +9,7 @@ import click
 
 from usdt.base.text import printable
 from usdt.cli.files.selection import select, split_arguments
-from usdt.engine.cli.options import pid_option
+from usdt.engine.cli.target_options import pid_option
 from usdt.engine.language import parse_probe
 from usdt.probes.sites import foreign_reason, matching
 

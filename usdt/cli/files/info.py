@@ -11,7 +11,7 @@ import click
 from usdt.base.text import printable
 from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.engine.cli.click_group import plural
-from usdt.engine.cli.options import pid_option
+from usdt.engine.cli.target_options import pid_option
 from usdt.runtimes.quirks import find_quirks
 
 if TYPE_CHECKING:

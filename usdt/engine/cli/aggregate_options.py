@@ -145,15 +145,5 @@ span_report_options = combined(
     ),
 )
 
-#: Adds the options of :data:`pair_options`, --unit and --linear.
-key_options = combined(
-    pair_options,
-    click.option(
-        "--unit",
-        type=click.Choice(["ns", "us", "ms", "s"]),
-        default="ns",
-        show_default=True,
-        help="Unit of the buckets.",
-    ),
-    linear_option,
-)
+#: Adds the options of :data:`pair_options`, and --linear.
+key_options = combined(pair_options, linear_option)

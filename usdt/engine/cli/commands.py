@@ -99,11 +99,12 @@ def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
 def _options(name: str) -> Decorator:
     # Adds the arguments and options of a command, in the order of its help.
     from usdt.engine.cli import aggregate_options as more  # noqa: PLC0415 - not for the group
-    from usdt.engine.cli import options  # noqa: PLC0415 - not for the help of the group
+    from usdt.engine.cli import options, target_options  # noqa: PLC0415 - not for the group
 
+    targets = target_options.target_options
     if name == "trace":
         attach = options.attach_options(tracefs=True)
-        return options.combined(_probes("PROBE..."), options.trace_options, attach)
+        return options.combined(_probes("PROBE..."), targets, options.trace_options, attach)
     if name == "spans":
         return _span_options()
     interval = more.interval_option("Print results and reset them after each interval.")
@@ -119,6 +120,7 @@ def _options(name: str) -> Decorator:
                 interval,
             )
         case "latency":
+            targets = target_options.timed_target_options
             start = click.argument("start", metavar="START")
             end = click.argument("end", metavar="[END]", required=False)
             own = (
@@ -127,6 +129,7 @@ def _options(name: str) -> Decorator:
                 click.option("--hist", is_flag=True, help="With --by: show histograms."),
             )
         case "heatmap":
+            targets = target_options.timed_target_options
             interval = more.interval_option("Time that each row covers.", default=1.0)
             stop = options.stop_options("Stop after N rows.")
             own = (_probes("START END | PROBE(EXPR)"), more.key_options, interval)
@@ -139,7 +142,7 @@ def _options(name: str) -> Decorator:
         case _:
             own = (_probes("PROBE..."), more.group_options, interval)
     return options.combined(
-        options.target_options,
+        targets,
         stop,
         options.output_options,
         options.realtime_option,
@@ -151,12 +154,12 @@ def _options(name: str) -> Decorator:
 
 def _span_options() -> Decorator:
     from usdt.engine.cli import aggregate_options as more  # noqa: PLC0415 - not for the group
-    from usdt.engine.cli import options  # noqa: PLC0415 - not for the help of the group
+    from usdt.engine.cli import options, target_options  # noqa: PLC0415 - not for the group
 
     return options.combined(
         click.argument("start", metavar="START"),
         click.argument("end", metavar="[END]", required=False),
-        options.target_options,
+        target_options.target_options,
         options.stop_options("Stop after N spans."),
         options.output_options,
         options.realtime_option,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
+    from usdt.cgroups.selection import CgroupChoice
     from usdt.engine.language.tree import Item, ProbeKind, ProbeText, StackKind
 
     Decorator: TypeAlias = Callable[[Any], Any]
@@ -55,7 +56,6 @@ __all__ = (
     "output_options",
     "parse_options",
     "parse_requests",
-    "pid_option",
     "realtime_option",
     "stack_forms",
     "stack_kinds",
@@ -64,12 +64,13 @@ __all__ = (
     "string_option",
     "struct_option",
     "symbol_options",
-    "target_options",
     "trace_options",
     "unwind_option",
     "unwind_options",
 )
 
+_CGROUP_OPTIONS: tuple[Literal["container", "pod", "unit", "cgroup"], ...]
+_CGROUP_OPTIONS = "container", "pod", "unit", "cgroup"
 _WIDTH = 79  # columns of a line that overwrites itself
 # Attach methods of uprobes and of kernel functions. Probes ignore methods of other kinds.
 _METHODS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
@@ -126,6 +127,7 @@ def parse_options(
         values["follow"],
         None if values["duration"] else LIBRARY_TIMEOUT,
         values["user"],
+        _cgroups(values),
     )
     trace = TraceOptions(
         values.get("buffer"),
@@ -152,6 +154,15 @@ def parse_options(
         symbols=symbol_options(values),
     )
     return CommandOptions(requests, targets, trace, run, output)
+
+
+def _cgroups(values: dict[str, Any]) -> tuple[CgroupChoice, ...]:
+    given = [(option, text) for option in _CGROUP_OPTIONS for text in values.get(f"{option}s", ())]
+    if not given:
+        return ()
+    from usdt.cgroups.selection import CgroupChoice  # noqa: PLC0415 - few runs need it
+
+    return tuple(CgroupChoice(option, text) for option, text in given)
 
 
 def symbol_options(values: dict[str, Any]) -> SymbolOptions:
@@ -192,6 +203,11 @@ def _check(values: dict[str, Any]) -> None:
     targets = bool(values["pids"]), values["command"] is not None, values["all_processes"]
     if sum(targets) > 1:
         raise click.UsageError("-p, -c and -a exclude one another")
+    if values["command"] is not None and _cgroups(values):
+        raise click.UsageError(
+            "-c starts the command in the cgroup of this one; it excludes --cgroup, --unit, "
+            "--container and --pod"
+        )
     if values["user"] is not None and values["command"] is None:
         raise click.UsageError("--user is the user of a command: add -c COMMAND")
     if values["exit_code"] and values["command"] is None:
@@ -230,40 +246,6 @@ def combined(*decorators: Decorator) -> Decorator:
 
     return decorate
 
-
-def _pids(text: str) -> Decorator:
-    return click.option(
-        *("-p", "--pid", "pids"), multiple=True, metavar="PID", help=text, callback=_processes
-    )
-
-
-def _processes(_context: object, _option: object, given: Sequence[str]) -> tuple[int, ...]:
-    # An ID, or the name of processes.
-    from usdt.procfs.process import processes_named  # noqa: PLC0415 - not for --help
-
-    found: list[int] = []
-    for text in given:
-        if text.lstrip("+-").isdecimal():
-            if int(text) < 1:
-                raise click.BadParameter(f"{text} is not in the range x>=1.")
-            found.append(int(text))
-        else:
-            found += processes_named(text)
-    return tuple(dict.fromkeys(found))
-
-
-#: Adds -p (``pids``) to commands that only read files.
-pid_option = _pids("Search the files of this process (ID or name); may be repeated.")
-
-#: Adds -p, -c (``command``), --user, -a (``all_processes``), -f (``follow``) and --exit-code.
-target_options = combined(
-    _pids("Trace this process, by its ID, or all of this name; may be repeated."),
-    click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
-    click.option("--user", metavar="NAME", help="Run the -c command as this user."),
-    click.option("-a", "--all", "all_processes", is_flag=True, help="Trace all processes."),
-    click.option("-f", "--follow", is_flag=True, help="Also trace children of -p and -c."),
-    click.option("--exit-code", is_flag=True, help="Exit with the status of the -c command."),
-)
 
 #: Adds -d (``duration``, seconds).
 duration_option = click.option(
@@ -391,7 +373,6 @@ backlog_option = click.option(
 
 #: Adds the options of ``trace`` of both groups, except those of :func:`attach_options`.
 trace_options = combined(
-    target_options,
     stop_options(),
     output_options,
     realtime_option,

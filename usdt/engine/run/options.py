@@ -22,6 +22,7 @@ from usdt.engine.compiler.limits import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.cgroups.selection import CgroupChoice
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import Item, ProbeText, StackKind
 
@@ -54,6 +55,8 @@ class TargetOptions:
         library_timeout: seconds to wait for a library with a probe that no mapped file has; None
             waits as long as the processes live.
         user: the user that ``command`` runs as; None for that of this process.
+        cgroups: trace only in these cgroups and those below them; empty: anywhere. Without
+            ``pids`` they are the targets.
     """
 
     pids: tuple[int, ...] = ()
@@ -62,6 +65,7 @@ class TargetOptions:
     follow: bool = False
     library_timeout: float | None = LIBRARY_TIMEOUT
     user: str | None = None
+    cgroups: tuple[CgroupChoice, ...] = ()
 
 
 @frozen

@@ -30,6 +30,7 @@ __all__ = (
     "LEFT",
     "UNPAIRED",
     "ActionEmitter",
+    "CgroupSetMaps",
     "HitCondition",
     "Labels",
     "PairRole",
@@ -154,6 +155,18 @@ class TaskSetMaps(Protocol):
         """The maps in which programs look tasks up, by name."""
 
 
+class CgroupSetMaps(Protocol):
+    """Cgroups that programs look up: :class:`usdt.engine.runtime.cgroup_set.CgroupSet`."""
+
+    @property
+    def levels(self) -> Sequence[int]:
+        """The levels below the root at which they are."""
+
+    @property
+    def maps(self) -> Mapping[str, Map]:
+        """The map in which programs look cgroups up, by name."""
+
+
 @frozen
 class TaskFilter:
     """Which processes are traced.
@@ -165,17 +178,20 @@ class TaskFilter:
         followed: the set of tasks that are traced instead of ``pids``.
         excluded: if all processes are traced, the ID of one that is not: the tracer, whose output
             would otherwise cause more hits. 0: none.
+        cgroups: the cgroups in which, or below which, tasks must be in addition; None: any.
     """
 
     pids: tuple[int, ...] = ()
     namespace: tuple[int, int] | None = None
     followed: TaskSetMaps | None = None
     excluded: int = 0
+    cgroups: CgroupSetMaps | None = None
 
     @property
     def maps(self) -> dict[str, Map]:
         """The maps that programs with this filter refer to, by name."""
-        return {} if self.followed is None else dict(self.followed.maps)
+        sets = (self.followed, self.cgroups)
+        return {name: one for found in sets if found for name, one in found.maps.items()}
 
 
 @frozen

@@ -31,7 +31,11 @@ from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.model import COUNTERS, EXIT, UNPAIRED, Labels
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
-from usdt.engine.compiler.codegen.task_filter import emit_current_process, emit_membership
+from usdt.engine.compiler.codegen.task_filter import (
+    emit_cgroup_membership,
+    emit_current_process,
+    emit_membership,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,6 +177,8 @@ def _filter_tasks(asm: Assembler, task_filter: TaskFilter, reject: str) -> None:
         asm.mov(R1, R9)
         asm.alu(Alu.RSH, R1, 32)
         asm.jump(Jump.EQ, R1, task_filter.excluded, reject)
+    if task_filter.cgroups is not None:
+        emit_cgroup_membership(asm, task_filter.cgroups.levels, reject)
 
 
 def _emit_search(asm: Assembler, keys: list[tuple[int, int]]) -> None:

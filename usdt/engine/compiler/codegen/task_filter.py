@@ -15,14 +15,18 @@ from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, PIDNS_SLOT, READ_SLOT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from usdt.bpf.asm.assembler import Code
     from usdt.bpf.asm.insn import Reg
 
 __all__ = (
     "ALIVE",
+    "CGROUPS",
     "ENDED",
     "FOLLOWED",
     "UNFOLLOWED",
+    "emit_cgroup_membership",
     "emit_current_process",
     "emit_membership",
     "exit_program",
@@ -34,6 +38,7 @@ FOLLOWED = "followed"  # hash: u64 key of a process or task → u8 ALIVE or ENDE
 UNFOLLOWED = (
     "unfollowed"  # array of u64: tasks that did not fit into the set, hits without a process ID
 )
+CGROUPS = "cgroups"  # hash: u64 ID of a cgroup → u8
 ALIVE, ENDED = 1, 2
 _NO_ROOM, _NO_NUMBER = 0, 1  # indexes in UNFOLLOWED
 _EXIST = 2  # BPF_EXIST: change an existing element only
@@ -79,6 +84,26 @@ def emit_membership(asm: Assembler, *, outside: str, exit_label: str) -> None:
     asm.label("unnumbered")
     _count(asm, _NO_NUMBER, exit_label)
     asm.label("followed")
+
+
+def emit_cgroup_membership(asm: Assembler, levels: Sequence[int], reject: str) -> None:
+    """Emit code that falls through if the current task is in a cgroup of the set, or below one.
+
+    Otherwise the code goes to ``reject``.
+
+    Args:
+        asm: the assembler.
+        levels: the levels at which cgroups of the set may be.
+        reject: a label.
+    """
+    for level in levels:
+        asm.mov(R1, level)
+        asm.call(Helper.GET_CURRENT_ANCESTOR_CGROUP_ID)
+        asm.store(R10, KEY_SLOT, R0)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, CGROUPS)
+        asm.jump(Jump.NE, R0, 0, "in_cgroup")
+    asm.goto(reject)
+    asm.label("in_cgroup")
 
 
 def _process_lookup(asm: Assembler, found: str) -> None:

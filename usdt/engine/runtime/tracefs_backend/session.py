@@ -93,6 +93,8 @@ class TracefsSession(Pollable, Closeable):
     def __init__(
         self, form: Formatter, *, accept: TaskFilter, buffer: int, backlog: int, max_string: int
     ) -> None:
+        if accept.cgroups is not None:
+            raise TracingError("--via tracefs cannot trace by cgroup, container, pod or unit")
         if accept.followed is not None:
             raise TracingError("tracefs does not follow children (-f)")
         if accept.namespace is not None:

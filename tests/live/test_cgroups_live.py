@@ -1,0 +1,225 @@
+"""``--cgroup``, ``--unit``, ``--container``, ``--pod``: the kernel decides by subtree."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from cgroups import cgroup, enter, launch, mounted
+from fixtures import Fixture, build, start
+from tracing_tools import KPROBE, Tool, one_error, private, run_usdt, tracing, until
+
+from usdt.base.errors import NotSupported
+from usdt.bpf import features
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("ringbuf", "ancestors")
+
+
+@pytest.fixture
+def ancestors() -> None:
+    """A kernel whose programs can look up the ancestors of a cgroup."""
+    if not features.have_ancestor_cgroups():
+        raise NotSupported("tracing by cgroup", (5, 16))
+
+
+@contextlib.contextmanager
+def waiting_in(place: Path | None, program: Path) -> Iterator[Fixture]:
+    """A program that waits for its orders, in a cgroup."""
+    with start(program, "-w") as fixture:
+        fixture.wait_ready()
+        if place is not None:
+            enter(place, fixture.pid)
+        yield fixture
+
+
+def pids(tool: Tool) -> set[int]:
+    """The processes whose hits were traced."""
+    return {event["pid"] for event in tool.events}
+
+
+def test_a_cgroup_is_traced_with_those_below_it_and_nothing_else(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    with (
+        cgroup() as place,
+        cgroup("below", place) as below,
+        waiting_in(place, program) as one,
+        waiting_in(below, program) as two,
+        waiting_in(None, program) as outside,
+        tracing("--cgroup", f"/{place.name}", "ints:*") as tool,
+    ):
+        for fixture in (outside, one, two):
+            fixture.fire()
+        wanted = len(one.hits) + len(two.hits)
+        tool.wait_events(wanted)
+        assert len(tool.stop()) == wanted
+        assert pids(tool) == {one.pid, two.pid}
+
+
+def test_what_starts_later_is_traced_in_cgroups_that_are_made_later(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    with (
+        cgroup() as place,
+        waiting_in(place, program),
+        tracing("--cgroup", place, f"{program}:ints:*") as tool,
+        cgroup("later", place) as later,
+    ):
+        lines = launch(later, program, "-n", 2).stdout.splitlines()
+        launch(later.parent.parent, program)
+        tool.wait_events(len(lines))
+        assert len(tool.stop()) == len(lines)
+
+
+def test_a_program_that_appears_later_is_found(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    other = private(build("default", "strings"), tmp_path)
+    with (
+        cgroup() as place,
+        waiting_in(place, program),
+        tracing("--cgroup", place, "ints:*", "strings:*") as tool,
+        waiting_in(place, other) as later,
+    ):
+        tool.wait_error("library loaded")
+        later.fire()
+        tool.wait_events(len(later.hits))
+        assert pids(tool) == {later.pid}
+        tool.stop()
+
+
+@pytest.mark.parametrize("via", ["uprobe_multi", "perf-link", "perf-event"])
+def test_every_way_of_attaching(via: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    request.getfixturevalue({"perf-link": "cookies", "perf-event": "uprobe_pmu"}.get(via, via))
+    program = private(build("default", "ints"), tmp_path)
+    with (
+        cgroup() as place,
+        waiting_in(place, program) as inside,
+        waiting_in(None, program) as outside,
+        tracing("--cgroup", place, "--via", via, "ints:*") as tool,
+    ):
+        outside.fire()
+        inside.fire()
+        tool.wait_events(len(inside.hits))
+        tool.stop()
+        assert pids(tool) == {inside.pid}
+
+
+def test_a_process_and_a_cgroup_must_both_fit(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    with (
+        cgroup() as place,
+        waiting_in(place, program) as inside,
+        waiting_in(place, program) as other,
+        waiting_in(None, program) as outside,
+        tracing("--cgroup", place, "-p", inside.pid, "-p", outside.pid, "ints:*") as tool,
+    ):
+        for fixture in (outside, other, inside):
+            fixture.fire()
+        tool.wait_events(len(inside.hits))
+        tool.stop()
+        assert pids(tool) == {inside.pid}
+
+
+def test_a_unit_that_is_started_again_is_traced_on(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    name = f"usdt-{uuid.uuid4().hex[:8]}.service"
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(contextlib.ExitStack())
+        place = first.enter_context(cgroup(name))
+        one = first.enter_context(waiting_in(place, program))
+        tool = stack.enter_context(tracing("--unit", name, f"{program}:ints:*", "-v"))
+        one.fire()
+        one.finish()
+        tool.wait_events(len(one.hits))
+        first.close()
+        with cgroup(name) as again, waiting_in(again, program) as two:
+            assert again.stat().st_ino
+
+            def traced() -> bool:
+                two.fire()
+                return two.pid in pids(tool)
+
+            until(traced, "the new cgroup to be traced", every=0.1)
+        tool.stop()
+
+
+def test_a_container_by_id_and_by_its_first_digits(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    identity = uuid.uuid4().hex * 2
+    with (
+        cgroup(f"docker-{identity}.scope") as place,
+        waiting_in(place, program) as inside,
+        waiting_in(None, program) as outside,
+    ):
+        for text in (identity, identity[:12]):
+            with tracing("--container", text, "ints:*") as tool:
+                outside.fire()
+                inside.fire()
+                tool.wait_events(1)
+                tool.stop()
+                assert pids(tool) == {inside.pid}
+
+
+def test_the_kernels_probes_are_those_of_a_cgroup() -> None:
+    program = build("default", "ints")
+    with cgroup() as place, waiting_in(place, program) as inside, waiting_in(None, program) as out:
+        words = ("trace", "--json", "--cgroup", place, "syscall:write")
+        with Tool(*words, command=KPROBE) as tool:
+            tool.wait_tracing()
+            out.fire()
+            inside.fire()
+            tool.wait_events(1)
+            tool.stop()
+            assert pids(tool) == {inside.pid}
+
+
+def test_results_of_the_kernel_are_those_of_a_cgroup(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    with (
+        cgroup() as place,
+        waiting_in(place, program) as inside,
+        waiting_in(None, program) as outside,
+        Tool("count", "--json", "--cgroup", place, "ints:*") as tool,
+    ):
+        tool.wait_tracing()
+        outside.fire()
+        inside.fire()
+        tool.process.send_signal(2)
+        tool.finish()
+        assert sum(record.get("count", 0) for record in tool.records) == len(inside.hits)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        pytest.param(("--unit", "usdt-absent"), "--unit usdt-absent: no such unit", id="a unit"),
+        pytest.param(("--cgroup", "/usdt-absent"), "no such cgroup; ", id="a cgroup"),
+        pytest.param(("--container", "zz"), "--container zz: no such container", id="a container"),
+        pytest.param(("--pod", "a/b"), "--pod a/b: no such pod", id="a pod"),
+    ],
+)
+def test_what_is_not_there(words: tuple[str, ...], reason: str) -> None:
+    mounted()
+    assert reason in one_error(run_usdt("trace", *words, "ints:*"))
+
+
+def test_a_cgroup_without_processes_has_no_files() -> None:
+    with cgroup() as place:
+        done = run_usdt("trace", "--cgroup", place, "/usr/bin/env:a:b")
+        assert "no process is in it" in one_error(done)
+
+
+def test_a_command_is_not_in_another_cgroup() -> None:
+    done = run_usdt("trace", "--cgroup", "/", "-c", "true", "ints:*")
+    assert done.returncode == 2
+    assert "-c starts the command in the cgroup of this one" in done.stderr
+
+
+def test_without_bpf_there_is_no_cgroup() -> None:
+    mounted()
+    done = run_usdt("trace", "--cgroup", "/", "--via", "tracefs", "uprobe:libc:getppid")
+    assert "--via tracefs cannot trace by cgroup" in one_error(done)
