@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import sys
-from pathlib import Path
+from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import click
 
-import usdt
 from usdt.base.errors import TargetError
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import say
 from usdt.probes.sites import closest_match
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 __all__ = ("examples",)
 
@@ -46,15 +49,16 @@ def examples(name: str | None) -> None:
     sys.stdout.write(found.read_text())
 
 
-def _programs() -> dict[str, Path]:
-    # Name → file of each example.
-    folder = Path(usdt.__file__).parent / "examples"
-    programs = {path.stem: path for path in sorted(folder.glob("*.py"))}
+def _programs() -> dict[str, Traversable]:
+    # Name → file of each example; in a ZIP archive if the package is in one.
+    folder = files("usdt") / "examples"
+    found = sorted(folder.iterdir(), key=lambda path: path.name) if folder.is_dir() else []
+    programs = {path.name.removesuffix(".py"): path for path in found if path.name.endswith(".py")}
     if not programs:
         raise TargetError(f"{folder}: no examples here; install the package again")
     return programs
 
 
-def _first_line(path: Path) -> str:
+def _first_line(path: Traversable) -> str:
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
     return docstring.partition("\n")[0]

@@ -60,6 +60,7 @@ _COMMANDS = {
     "record": ("usdt.cli.record:record", "Write every hit to a file, at full speed."),
     "report": ("usdt.cli.report:report", "Decode a recording."),
     **_TRACING,
+    "fleet": ("usdt.cli.fleet:fleet", "Run a command on many machines, and add up its results."),
     "events": (
         "usdt.cli.files.events:events",
         "Show probes as definitions for uprobe_events of tracefs.",

@@ -1,0 +1,222 @@
+"""The program of the far end: the copy that it keeps, and the command that it supervises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from processes import until
+
+from usdt.fleet import far_end
+from usdt.fleet.transport import far_command, template_words, transport_words
+from usdt.fleet.zipapp import App
+
+# Programs in place of the toolkit: the last word is the file for their results.
+_SLEEPER = """
+import os, signal, sys, time
+def say(text):
+    with open(sys.argv[-1], "w") as file:
+        file.write(text + chr(10))
+def stop(*_):
+    try:
+        say("stopped")
+    finally:
+        os._exit(0)
+signal.signal(signal.SIGINT, stop)
+say("started")
+print("this is not among the results")
+time.sleep(1000)
+"""
+_WORDS = """
+import sys
+with open(sys.argv[-1], "w") as file:
+    print(sys.argv[1:-2], sys.flags.isolated, sys.flags.no_site, file=file)
+"""
+_OURS = "import sys; open(sys.argv[-1], 'w').write('ours\\n')"
+_STUBBORN = _SLEEPER.replace("SIGINT, stop", "SIGINT, signal.SIG_IGN")
+
+
+def app(source: str) -> App:
+    """A toolkit that is one Python program."""
+    import hashlib
+
+    content = source.encode()
+    return App(content, hashlib.sha256(content).hexdigest())
+
+
+class Far:
+    """The far end's command line, run by a shell as a transport would."""
+
+    def __init__(self, home: Path, kept: App, *words: str, **more: Any) -> None:
+        request = {"word": "W", "digest": kept.digest, "size": len(kept.content)}
+        command = far_command({**request, "command": words, **more})
+        self.child = subprocess.Popen(
+            transport_words(template_words("sh -c", 5), "web1", command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "HOME": str(home)},
+        )
+
+    def line(self) -> str:
+        assert self.child.stdout is not None
+        return self.child.stdout.readline().decode().strip()
+
+    def send(self, content: bytes) -> None:
+        assert self.child.stdin is not None
+        self.child.stdin.write(content)
+        self.child.stdin.flush()
+
+    def close(self) -> str:
+        output, _ = self.child.communicate(timeout=30)
+        return output.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.kill()
+        self.child.wait()
+        for pipe in (self.child.stdin, self.child.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+def test_a_copy_is_sent_once_and_kept(tmp_path: Path) -> None:
+    kept = app(_WORDS)
+    with Far(tmp_path, kept, "count", "a b", "$(x)'\"\n") as far:
+        assert far.line() == "usdt-fleet W need"
+        far.send(kept.content)
+        assert far.line() == "usdt-fleet W run"
+        assert far.line() == repr(["count", "a b", "$(x)'\"\n"]) + " 1 1"
+        assert far.line() == "usdt-fleet W exit 0"
+    (copy,) = (tmp_path / ".cache" / "usdt-fleet").iterdir()
+    assert copy.name == f"usdt-{kept.digest}.pyz"
+    assert (copy.stat().st_mode & 0o777, copy.read_bytes()) == (0o600, kept.content)
+    with Far(tmp_path, kept) as far:
+        assert far.line() == "usdt-fleet W run"
+
+
+def test_a_copy_that_was_changed_is_sent_again(tmp_path: Path) -> None:
+    kept = app(_OURS)
+    folder = tmp_path / ".cache" / "usdt-fleet"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / f"usdt-{kept.digest}.pyz").write_text("print('theirs')")
+    with Far(tmp_path, kept) as far:
+        assert far.line() == "usdt-fleet W need"
+        far.send(kept.content)
+        assert [far.line(), far.line()] == ["usdt-fleet W run", "ours"]
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
+    kept = app(_OURS)
+    folder = tmp_path / ".cache" / "usdt-fleet"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    (folder / f"usdt-{kept.digest}.pyz").write_text(kept.content.decode())
+    with Far(tmp_path, kept) as far:
+        assert far.line() == "usdt-fleet W need"  # /tmp has none
+        far.send(kept.content)
+        assert far.line() == "usdt-fleet W run"
+    temporary = Path(f"/tmp/usdt-fleet-{os.geteuid()}")
+    assert temporary.stat().st_mode & 0o777 == 0o700
+    with Far(tmp_path, kept, clean=True) as far:
+        assert far.line().startswith("usdt-fleet W clean ")
+    assert not (temporary / f"usdt-{kept.digest}.pyz").exists()
+
+
+def test_damage_on_the_way_is_found(tmp_path: Path) -> None:
+    kept = app("print(1)")
+    with Far(tmp_path, kept) as far:
+        assert far.line() == "usdt-fleet W need"
+        far.send(b"x" * len(kept.content))
+        assert far.line().startswith("usdt-fleet W fail the toolkit has arrived damaged")
+    with Far(tmp_path, kept) as far:
+        assert far.line() == "usdt-fleet W need"
+        assert far.close() == (
+            "usdt-fleet W fail the connection closed before the toolkit had arrived\n"
+        )
+    assert not [*(tmp_path / ".cache" / "usdt-fleet").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("source", "end"),
+    [
+        (_SLEEPER, "stopped\nusdt-fleet W exit 0\n"),
+        (_STUBBORN, "usdt-fleet W exit 137\n"),
+    ],
+    ids=["a command that ends", "a command that does not"],
+)  # fmt: skip
+def test_the_end_of_standard_input_ends_the_command(tmp_path: Path, source: str, end: str) -> None:
+    kept = app(source)
+    with Far(tmp_path, kept) as far:
+        far.line()
+        far.send(kept.content)
+        assert [far.line(), far.line()] == ["usdt-fleet W run", "started"]
+        began = time.monotonic()
+        assert far.close() == end
+        assert time.monotonic() - began < 2
+    assert not running(kept)
+
+
+def test_the_death_of_the_transport_ends_the_command(tmp_path: Path) -> None:
+    kept = app(_SLEEPER)
+    with Far(tmp_path, kept) as far:
+        far.line()
+        far.send(kept.content)
+        assert [far.line(), far.line()] == ["usdt-fleet W run", "started"]
+        assert running(kept)
+        for pipe in (far.child.stdin, far.child.stdout):
+            assert pipe is not None
+            pipe.close()
+        until(lambda: not running(kept), "the command to end", 2)
+
+
+def running(kept: App) -> list[str]:
+    """The processes that run this copy."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if f"usdt-{kept.digest}.pyz".encode() in words:
+            found.append(path.parent.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [("3.9.2", "3.9.2"), (None, "none")], ids=["old Python", "no Python"]
+)
+def test_a_machine_without_a_recent_python_says_so(
+    tmp_path: Path, version: str | None, found: str
+) -> None:
+    shell = Path("/bin/sh").resolve()
+    (tmp_path / "sh").symlink_to(shell)
+    if version:
+        old = tmp_path / "python3"
+        old.write_text(f"#!/bin/sh\ncase $2 in *version_info*) exit 1 ;; esac\necho {version}\n")
+        old.chmod(0o755)
+    # The system's own is named by its path, which is not there under chroot only: so take it out.
+    command = far_command({"word": "W"}).replace("/usr/bin/python3 ", "")
+    done = subprocess.run(
+        ["sh", "-c", command],
+        env={"PATH": str(tmp_path)},
+        executable=shell,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == (
+        f"usdt-fleet W fail needs Python 3.11 or newer, found {found}\n",
+        1,
+    )
+
+
+def test_the_far_end_needs_the_standard_library_only() -> None:
+    text = Path(far_end.__file__).read_text()
+    assert "import usdt" not in text
+    assert "from usdt" not in text

@@ -1,0 +1,173 @@
+"""``usdt fleet`` with machines that are shells here: real tracing, exact sums, honest absence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleets import HITS, asked, hits_program
+from tracing_tools import USDT, until
+
+pytestmark = pytest.mark.root
+
+PROBE = "threads:hit"
+
+
+def test_counts_of_all_machines_are_added() -> None:
+    found = asked("--nodes", "n[1-4]", "--json", "--", "count", "-c", hits_program(), PROBE)
+    assert found.status == 0
+    assert [(one["probe"], one["count"]) for one in found.objects[:-1]] == [(PROBE, 4 * HITS)]
+    assert found.fleet["answered"] == found.fleet["asked"] == 4
+    assert (found.fleet["failed"], found.fleet["lost"]) == (0, 0)
+
+
+def test_machines_can_be_kept_apart() -> None:
+    found = asked(
+        *("--nodes", "n[1-3]", "--by", "host", "--json", "--"),
+        *("count", "-c", hits_program(), PROBE, "--by", "arg0"),
+    )
+    keys = [(one["key"]["host"], one["key"]["arg0"], one["count"]) for one in found.objects[:-1]]
+    assert sorted(keys) == [(f"n{n}", arg, HITS // 2) for n in (1, 2, 3) for arg in (0, 1)]
+
+
+def test_the_table_is_that_of_one_machine() -> None:
+    found = asked("--nodes", "n[1-2]", "--", "count", "-c", hits_program(), PROBE)
+    assert found.text == f"   COUNT  PROBE\n     {2 * HITS}  {PROBE}\n"
+    assert re.fullmatch(r"toolkit [0-9a-f]{12} \([0-9.]+ MB\) sent to [0-9]", found.messages[-2])
+    assert found.messages[-1] == "2 asked, 2 answered, 0 failed"
+
+
+def test_statistics_and_histograms_are_added() -> None:
+    words = ("-c", hits_program(), f"{PROBE}(arg1)")
+    found = asked("--nodes", "n[1-3]", "--json", "--", "hist", *words)
+    (one,) = found.objects[:-1]
+    per_thread = range(HITS // 2)
+    assert (one["count"], one["sum"]) == (3 * HITS, 3 * 2 * sum(per_thread))
+    assert (one["min"], one["max"]) == (0, HITS // 2 - 1)
+    assert sum(bucket["count"] for bucket in one["buckets"]) == 3 * HITS
+
+
+def test_events_carry_the_machine() -> None:
+    words = ("-c", hits_program(), f"{PROBE}(arg0, arg1)", "-n", "5")
+    found = asked("--nodes", "n[1-2]", "--json", "--", "trace", *words)
+    hosts = [one["host"] for one in found.objects[:-1]]
+    assert sorted(hosts) == ["n1"] * 5 + ["n2"] * 5
+    text = asked("--nodes", "n1", "--", "trace", *words).text
+    assert re.match(rf"n1  threads:\d+  {PROBE}  arg0=[01]  arg1=0\n", text)
+
+
+def test_a_failure_is_grouped_and_the_others_count(tmp_path: Path) -> None:
+    shell = tmp_path / "shell"
+    shell.write_text('#!/bin/sh\ncase $1 in n[34]) echo "ssh: $1: no route" >&2; exit 255 ;; esac\n'
+                     'exec sh -c "$2"\n')  # fmt: skip
+    shell.chmod(0o755)
+    found = asked(
+        *("--nodes", "n[1-5]", "--json", "--", "count", "-c", hits_program(), PROBE),
+        via=f"{shell} {{node}}",
+    )
+    assert found.status == 1
+    assert found.objects[0]["count"] == 3 * HITS
+    assert found.fleet["reasons"] == [
+        {"state": "failed", "reason": "ssh: NODE: no route", "nodes": "n[3-4]", "count": 2}
+    ]
+
+
+def test_a_machine_that_does_not_start_is_late() -> None:
+    found = asked(
+        *("--nodes", "n[1-2]", "--timeout", "0.3", "--json", "--", "count", "-a", PROBE),
+        via="sleep 100 {command}",
+    )
+    assert found.status == 1
+    assert found.fleet["failed"] == 2  # sleep(1) refuses the word
+
+
+def test_a_silent_machine_is_late() -> None:
+    found = asked(
+        *("--nodes", "n[1-2]", "--timeout", "300ms", "--json", "--", "count", "-a", PROBE),
+        via="sh -c 'sleep 100' {command}",
+    )
+    assert (found.status, found.fleet["late"]) == (1, 2)
+    assert found.fleet["reasons"][0]["reason"] == "no answer within 0.3 s"
+
+
+def test_an_error_of_the_command_is_said_once() -> None:
+    found = asked("--nodes", "n[1-3]", "--", "count", "-c", "true", "nothing:here")
+    assert found.status == 1
+    assert [line for line in found.messages if line.startswith("failed: n[1-3] (3): ")]
+
+
+def far_processes(mark: str) -> list[int]:
+    """Processes of far ends: whose command line has the mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in words and b"\0fleet\0" not in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> str:
+    """A duration that the processes of a test alone have on their command lines."""
+    return f"{os.getpid()}{tmp_path.name[-1]}.125"
+
+
+def started(mark: str, nodes: int, **more: Any) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [USDT, "fleet", "--nodes", f"n[1-{nodes}]", "--via", "sh -c", "--json", "--",
+         "kprobe", "count", "syscall:getpid", "-d", mark],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+    )  # fmt: skip
+    until(lambda: len(far_processes(mark)) >= nodes, "all far ends to trace", timeout=30)
+    return child
+
+
+def test_an_interrupt_ends_every_far_end_and_shows_what_there_is(mark: str) -> None:
+    with started(mark, 3) as child:
+        until(lambda: tracing(mark) == 3, "programs to be attached", timeout=30)
+        child.send_signal(signal.SIGINT)
+        until(lambda: not far_processes(mark), "far ends to end", timeout=2)
+        output, _ = child.communicate(timeout=30)
+    assert '"answered": 3' in output
+    assert child.returncode == 0
+
+
+def test_the_death_of_this_end_leaves_nothing_attached(mark: str) -> None:
+    with started(mark, 3) as child:
+        until(lambda: tracing(mark) == 3, "programs to be attached", timeout=30)
+        child.kill()
+        until(lambda: not far_processes(mark), "far ends to end", timeout=2)
+
+
+def tracing(mark: str) -> int:
+    """How many of the processes have a BPF program."""
+    return sum(any("bpf-prog" in link for link in links(pid)) for pid in far_processes(mark))
+
+
+def links(pid: int) -> list[str]:
+    """The open files of a process, which may open and close some meanwhile."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.append(str(path.readlink()))
+    return found
+
+
+def test_copies_are_removed(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    words = ("--nodes", "n1", "--json", "--", "count", "-c", hits_program(), PROBE)
+    asked(*words, environment=environment)
+    assert len([*(tmp_path / "usdt-fleet").glob("usdt-*.pyz")]) == 1
+    found = asked("--nodes", "n1", "--clean", environment=environment)
+    assert not [*tmp_path.iterdir()]
+    assert found.messages == ["removed 1 copies of the toolkit", "1 asked, 1 answered, 0 failed"]

@@ -1,0 +1,231 @@
+"""``usdt fleet``: run the same command on many machines, and show one answer."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from usdt.base.durations import nanoseconds
+from usdt.engine.cli.click_group import Seconds, say
+from usdt.engine.cli.options import output_options
+
+if TYPE_CHECKING:
+    from usdt.engine.output.output_file import OutputFile
+    from usdt.fleet.machine import Machine
+    from usdt.fleet.merged import Merged
+
+__all__ = ("fleet",)
+
+_EVENTS = ("trace", "spans")
+_AGGREGATIONS = ("count", "hist", "stats", "latency")
+_REDRAW_SECONDS = 1.0
+
+# \b keeps click from filling the paragraphs below it.
+_HELP = """Run a command on many machines, and add up their results.
+
+The machines need Python 3.11 and nothing else: they receive the toolkit, and keep it in a cache.
+
+\b
+usdt fleet --nodes 'web[1-400]' -- count -a 'postgresql:query__start' -d 10
+usdt fleet --nodes @db --by host -- latency -a mysql:query__start mysql:query__done -d 10
+usdt fleet --nodes 'web[1-3]' -- kprobe count 'vfs_read' --by comm -d 5
+usdt fleet --nodes 'web[1-400]' --clean
+"""
+
+
+@click.command("fleet", help=_HELP)
+@click.option("--nodes", metavar="SET", required=True, help="Machines: web[1-400],db1 or @group.")
+@click.option(
+    "--via",
+    default="ssh",
+    show_default=True,
+    metavar="TRANSPORT",
+    help="ssh, clush, kubectl, srun, or a command with {node}.",
+)
+@click.option("--sudo", is_flag=True, help="Run as root on each machine, by sudo -n.")
+@click.option(
+    "--fanout", type=click.IntRange(1), default=512, show_default=True, help="Machines at a time."
+)
+@click.option(
+    "--timeout",
+    type=Seconds(0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="DURATION",
+    help="Give up on machines that do not start, or end, in this time.",
+)
+@click.option("--by", type=click.Choice(["host"]), help="Keep the machines apart.")
+@click.option("--clean", is_flag=True, help="Remove the toolkit from the caches of the machines.")
+@click.option("-v", "--verbose", is_flag=True, help="Show what each machine says.")
+@output_options
+@click.argument("command", nargs=-1, metavar="-- COMMAND...")
+def fleet(command: tuple[str, ...], **values: Any) -> int:
+    """Run a command on many machines."""
+    from usdt.engine.output.output_file import OutputFile  # noqa: PLC0415 - not for --help
+    from usdt.fleet.nodes import expanded  # noqa: PLC0415 - not for --help
+
+    if values["clean"] and command:
+        raise click.UsageError("--clean takes no command")
+    words = [] if values["clean"] else _checked(command)
+    names = expanded(values["nodes"])
+    with OutputFile(values["output"]) as output:
+        return _Run(values, words, names, output).run()
+
+
+def _checked(command: tuple[str, ...]) -> list[str]:
+    # Returns the words for the far end, which prints JSON.
+    words = [*command]
+    group = [words.pop(0)] if words[:1] in (["usdt"], ["kprobe"]) else []
+    if not words or words[0] not in (*_EVENTS, *_AGGREGATIONS):
+        known = ", ".join((*_EVENTS, *_AGGREGATIONS))
+        what = f"cannot run {words[0]!r} on a fleet" if words else "no command"
+        raise click.UsageError(f"{what}; give one of {known} after --")
+    for word in words:
+        if word in ("-o", "--output") or word.startswith("--output="):
+            raise click.UsageError(f"{word} would write on each machine; give it before --")
+    return [*group, words[0], "--json", *words[1:]]
+
+
+def _duration(words: list[str]) -> float:
+    # Returns the seconds of -d in a command; infinite if it has none.
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) else ""
+        text = following if word in ("-d", "--duration") else ""
+        if word.startswith("--duration="):
+            text = word.partition("=")[2]
+        elif word.startswith("-d") and not word.startswith("--"):
+            text = text or word[2:]
+        found = nanoseconds(text)
+        if found is not None:
+            return found / 1e9
+        try:
+            return float(text)
+        except ValueError:
+            continue
+    return math.inf
+
+
+class _Run:
+    # One run: the machines, their results, and what is shown.
+    def __init__(
+        self, values: dict[str, Any], words: list[str], names: list[str], output: OutputFile
+    ) -> None:
+        from usdt.fleet.machine import Machine  # noqa: PLC0415 - not for --help
+        from usdt.fleet.merged import Merged  # noqa: PLC0415 - not for --help
+
+        self.values = values
+        self.words = words
+        self.output = output
+        self.word = secrets.token_hex(8)
+        self.events = bool(words) and not {*words[:2]}.isdisjoint(_EVENTS)
+        self.merged: Merged = Merged(by_host=values["by"] == "host")
+        self.machines: list[Machine] = [Machine(name, self.word, self._take) for name in names]
+        self.width = max(map(len, names))
+        self.unusable = 0
+        self.drawn = time.monotonic()
+        self.live = output.terminal and not (values["as_json"] or values["output"] or self.events)
+
+    def run(self) -> int:
+        """Ask all machines; return the exit code."""
+        from usdt.engine.cli.aggregates.live_display import (  # noqa: PLC0415 - not for --help
+            LiveDisplay,
+        )
+        from usdt.engine.run.loop import StopSignals  # noqa: PLC0415 - not for --help
+        from usdt.fleet.engine import reach  # noqa: PLC0415 - imports ClusterShell
+
+        self.display = LiveDisplay(self.output)
+        connection = self._connection()
+        with StopSignals() as stop:
+            reach(self.machines, connection, stop=lambda: stop.requested, tick=self._tick)
+        if self.live:
+            self.display.clear()
+        return self._finish()
+
+    def _connection(self) -> Any:
+        from usdt.fleet.engine import Connection  # noqa: PLC0415 - imports ClusterShell
+        from usdt.fleet.transport import far_command, template_words  # noqa: PLC0415
+        from usdt.fleet.zipapp import build_app  # noqa: PLC0415 - not for --help
+
+        self.app = build_app()
+        request = {
+            "word": self.word,
+            "digest": self.app.digest,
+            "size": len(self.app.content),
+            "command": self.words,
+            "clean": self.values["clean"],
+        }
+        return Connection(
+            template_words(self.values["via"], self.values["timeout"]),
+            far_command(request, sudo=self.values["sudo"]),
+            self.app.content,
+            self.values["fanout"],
+            self.values["timeout"],
+            _duration(self.words) if self.words else 0.0,
+        )
+
+    def _take(self, host: str, found: dict[str, Any]) -> None:
+        # Takes an object of a machine's stream.
+        if self.events:
+            self._event(host, found)
+        elif not self.merged.add(host, found):
+            self.unusable += 1
+
+    def _event(self, host: str, found: dict[str, Any]) -> None:
+        if "probe" not in found or "lost" in found:
+            self.unusable += not self.merged.add(host, found)
+        if self.values["as_json"]:
+            self.output.write([json.dumps({"host": host, **found}) + "\n"])
+        elif "probe" in found and "lost" not in found:
+            from usdt.fleet.event_text import event_line  # noqa: PLC0415 - only for text
+
+            self.output.write([f"{host:<{self.width}}  {event_line(found)}\n"])
+
+    def _tick(self) -> None:
+        self.output.check_reader()
+        if not self.live or time.monotonic() < self.drawn + _REDRAW_SECONDS:
+            return
+        from usdt.engine.cli.aggregates.live_display import fitted  # noqa: PLC0415
+
+        self.drawn = time.monotonic()
+        from usdt.fleet.attendance import attendance_lines  # noqa: PLC0415
+
+        width, height = self.display.size()
+        lines = [*self.merged.lines(), attendance_lines(self.machines)[0] + "\n"]
+        cut = lines[:1] + lines[len(lines) - height + 1 :] if len(lines) > height else lines
+        self.display.draw([fitted(line.rstrip("\n"), width) + "\n" for line in cut])
+
+    def _finish(self) -> int:
+        from usdt.fleet.attendance import attendance, attendance_lines, message_lines  # noqa: PLC0415
+
+        found = attendance(self.machines)
+        if self.values["as_json"]:
+            lines = [] if self.events else [json.dumps(one) + "\n" for one in self.merged.results()]
+            found |= {"lost": self.merged.lost, "unreadable": self.merged.unreadable}
+            self.output.write([*lines, json.dumps({"fleet": found}) + "\n"])
+        elif not self.events:
+            self.output.write(self.merged.lines())
+        for line in message_lines(self.machines):
+            say(line)
+        if self.unusable:
+            say(f"skipped {self.unusable} objects that are no results")
+        if self.merged.lost or self.merged.unreadable:
+            say(f"lost on all machines: {self.merged.lost}; unreadable: {self.merged.unreadable}")
+        self._say_copies()
+        for line in attendance_lines(self.machines):
+            say(line)
+        return int(found["answered"] < found["asked"])
+
+    def _say_copies(self) -> None:
+        if self.values["clean"]:
+            say(
+                f"removed {sum(machine.cleaned for machine in self.machines)} copies of the toolkit"
+            )
+            return
+        sent = sum(machine.received for machine in self.machines)
+        size = len(self.app.content) / 1e6
+        say(f"toolkit {self.app.digest[:12]} ({size:.1f} MB) sent to {sent}")
