@@ -101,9 +101,7 @@ def test_a_layout_is_that_of_the_headers(folder: str | None, tmp_path: Path) -> 
     version = numbers.pop("version")
     layout = layout_of(version, _runtime_start(Path(folder)))
     assert {name: getattr(layout, name) for name in numbers} == numbers
-    left = {"state_shift"} | {
-        name for name in ("inner_frame", "is_entry") if getattr(layout, name) == NO_FIELD
-    }
+    left = {name for name in ("inner_frame", "is_entry") if getattr(layout, name) == NO_FIELD}
     assert set(Layout.__annotations__) - set(numbers) == left
     assert set(numbers) - set(Layout.__annotations__) == {"string_hash"}
 
@@ -135,4 +133,3 @@ def test_an_unknown_version_or_a_damaged_table_is_refused(
 def test_the_table_of_3_14_has_more_fields() -> None:
     layout = layout_of(0, _table(0x030E00F0, [1000, *range(1, 3)] + [1000] * 100))
     assert layout.interpreters == 2
-    assert layout.state_shift == 16

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from python_programs import interpreter
 
 from usdt.arch.stubs import STUBS
 from usdt.base.errors import NotSupported, SyscallError
@@ -35,6 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _need(has: bool, feature: str, since: tuple[int, int] | None) -> None:
     if not has:
         raise NotSupported(feature, since)
+
+
+@pytest.fixture
+def python(request: pytest.FixtureRequest) -> str:
+    """The path of an interpreter that each_python names."""
+    return interpreter(request.param)
 
 
 @pytest.fixture

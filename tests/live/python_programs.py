@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import subprocess
@@ -10,12 +11,22 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import debian
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("PYTHONS", "each_python", "running", "shown", "written")
+__all__ = (
+    "NEWEST",
+    "PYTHONS",
+    "each_installed_python",
+    "each_python",
+    "interpreter",
+    "running",
+    "shown",
+    "written",
+)
 
 
 def _pythons() -> list[str]:
@@ -27,10 +38,34 @@ def _pythons() -> list[str]:
 
 
 PYTHONS = _pythons()
-each_python = pytest.mark.parametrize(
+NEWEST = "python3.14 of Debian forky"
+each_installed_python = pytest.mark.parametrize(
     "python",
     PYTHONS or [pytest.param("", marks=pytest.mark.skip("needs CPython 3.11 to 3.13"))],
+    indirect=True,
 )
+each_python = pytest.mark.parametrize("python", [*PYTHONS, NEWEST], indirect=True)
+
+
+def interpreter(name: str) -> str:
+    """The path of a Python of :data:`each_python`."""
+    return name if name != NEWEST else str(_python_of_another_suite())
+
+
+@functools.cache
+def _python_of_another_suite() -> Path:
+    # It needs a newer libc than the system has. So the loader of that libc starts it: the
+    # process has the file of the loader as /proc/PID/exe, and Python as a mapped file.
+    packages = ("python3.14-minimal", "libpython3.14-minimal", "libpython3.14-stdlib")
+    root = debian.root("python3.14", (*packages, "libc6", "libexpat1", "zlib1g"), suite="forky")
+    libraries = root / "usr/lib/x86_64-linux-gnu"
+    script = debian.cache() / "roots" / "python3.14"
+    script.write_text(
+        f"#!/bin/sh\nPYTHONHOME={root}/usr exec {libraries}/ld-linux-x86-64.so.2"
+        f' --library-path {libraries} {root}/usr/bin/python3.14 "$@"\n'
+    )
+    script.chmod(0o755)
+    return script
 
 
 def written(folder: Path, program: str) -> Path:

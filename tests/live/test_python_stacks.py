@@ -6,7 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from python_programs import PYTHONS, each_python, running, shown, written
+from python_programs import (
+    NEWEST,
+    PYTHONS,
+    each_installed_python,
+    each_python,
+    interpreter,
+    running,
+    shown,
+    written,
+)
 from skips import need_program, requires_root, skip_or_fail
 from tracing_tools import run_usdt
 
@@ -361,7 +370,7 @@ def test_functions_that_are_gone_have_their_own_names(tmp_path: Path) -> None:
     assert {line for _, line in names} == {2}
 
 
-@each_python
+@each_installed_python
 def test_python_functions_stand_among_the_native_frames(python: str, tmp_path: Path) -> None:
     program = written(tmp_path, _KNOWN)
     with running(python, program) as (pid, _):
@@ -381,3 +390,14 @@ def test_python_functions_stand_among_the_native_frames(python: str, tmp_path: P
             assert not args["ustack"][at + 1].get("python")
             assert symbols.index("generated") > at + 1
     assert folded.count("<module> (program.py") == 4
+
+
+def test_python_functions_come_last_if_the_interpreter_cannot_be_seen(tmp_path: Path) -> None:
+    # Its code is in _PyEval_EvalFrameDefault.cold, which only the debug symbols name.
+    with running(interpreter(NEWEST), written(tmp_path, _KNOWN)) as (pid, _):
+        words = ("--json", "-n", 1, "-p", pid, "--ustack", "--pystack", "syscall:getppid")
+        args = json.loads(run_usdt("trace", *words).stdout)["args"]
+    own = args["pystack"]
+    assert shown(own)[-1][0] == "<module>"
+    assert args["ustack"][-len(own) :] == own
+    assert args["ustack"][-len(own) - 1]["symbol"] == "_start"

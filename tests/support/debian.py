@@ -147,3 +147,19 @@ def run(command: tuple[str, ...], folder: Path) -> str:
     except subprocess.TimeoutExpired:
         return f"it took more than {TIMEOUT} s"
     return (done.stderr.strip().splitlines() or ["no reason given"])[-1] if done.returncode else ""
+
+
+@functools.cache
+def root(name: str, packages: tuple[str, ...], suite: str) -> Path:
+    """A folder with the files of several packages, as a system of that suite has them."""
+    unpacked = cache() / "roots" / f"{name}_{suite}"
+    with locked():
+        if not unpacked.is_dir():
+            partial = unpacked.with_name(f".{unpacked.name}")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            for package in packages:
+                found = download(package, "amd64", suite)
+                subprocess.run(["dpkg-deb", "-x", found, partial], check=True, timeout=TIMEOUT)
+            partial.rename(unpacked)
+    return unpacked

@@ -125,12 +125,21 @@ def _string(data: bytes, layout: Layout) -> tuple[int, int, str] | None:
         return None
     (length,) = struct.unpack_from("<q", data, layout.string_length)
     (state,) = struct.unpack_from("<I", data, layout.string_state)
-    kind = state >> layout.state_shift & 7
-    compact, ascii_only = (state >> layout.state_shift + bit & 1 for bit in (3, 4))
+    state >>= _interned_bits(state)
+    kind, compact, ascii_only = state & 7, state >> 3 & 1, state >> 4 & 1
     if kind not in _CODECS or not compact or not 0 <= length <= _MAX_TEXT:
         return None
     begin = layout.ascii_data if ascii_only else layout.other_data
     return begin, length * kind, _CODECS[kind]
+
+
+def _interned_bits(state: int) -> int:
+    # The state of a string begins with a number from 0 to 3, whether it is interned: 2 bits, or 8
+    # without a global lock, or 16 in early versions of 3.14 (Include/cpython/unicodeobject.h).
+    # Behind it stands the kind, which is never 0.
+    if state & 0xFF > 3:
+        return 2
+    return 8 if state & 0xFF00 else 16
 
 
 def _sized(data: bytes, layout: Layout) -> tuple[int, int] | None:

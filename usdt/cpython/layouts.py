@@ -35,7 +35,7 @@ class Layout:
             ``inner_frame`` is not NO_FIELD: that is its offset there.
         code, previous, instruction, owner, is_entry: in a frame.
         filename, qualname, line, line_table, bytecode: in a code object.
-        string_length, string_state, state_shift: in a string; the shift is that of its ``kind``.
+        string_length, string_state: in a string.
         ascii_data, other_data: where the characters begin.
         bytes_size, bytes_data: in a bytes object.
     """
@@ -61,7 +61,6 @@ class Layout:
     other_data: int
     string_length: int = 16
     string_state: int = 32
-    state_shift: int = 2
     bytes_size: int = 16
     bytes_data: int = 32
 
@@ -144,7 +143,7 @@ _GROUPS_3_14 = (
     "set: size used table mask",
     *_GROUPS_3_13[9:],
 )
-_TABLES = {(3, 13): (_GROUPS_3_13, 2), (3, 14): (_GROUPS_3_14, 16)}
+_TABLES = {(3, 13): _GROUPS_3_13, (3, 14): _GROUPS_3_14}
 
 
 def version_text(version: int) -> str:
@@ -179,8 +178,7 @@ def _from_table(start: bytes) -> Layout:
         raise Unsupported(f"Python {version_text(version)}; 3.11 to 3.14 are supported")
     if free_threaded and key != (3, 13):
         raise Unsupported(f"Python {version_text(version)} without a global lock")
-    groups, shift = _TABLES[key]
-    numbers = _numbers(start, groups)
+    numbers = _numbers(start, _TABLES[key])
     return Layout(
         interpreters=numbers["runtime.interpreters_head"],
         interpreter_next=numbers["interpreter.next"],
@@ -203,7 +201,6 @@ def _from_table(start: bytes) -> Layout:
         other_data=numbers["unicode.size"] - 8,
         string_length=numbers["unicode.length"],
         string_state=numbers["unicode.state"],
-        state_shift=shift,
         bytes_size=numbers["bytes.ob_size"],
         bytes_data=numbers["bytes.sval"],
     )

@@ -18,7 +18,7 @@ from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.formatter import FieldSource
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter
-from usdt.engine.output.frames import Frame, folded, frame_json, frame_text
+from usdt.engine.output.frames import Frame, folded, frame_json, frame_text, merged
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver, addresses_in, no_frames, wants_user_symbols
 
@@ -210,3 +210,10 @@ def test_folded_lines_leave_values_out() -> None:
 )
 def test_which_probes_need_user_symbols(text: str, *, wanted: bool) -> None:
     assert wants_user_symbols(parse_probe(text)) is wanted
+
+
+@pytest.mark.parametrize("name", ["_PyEval_EvalFrameDefault", "_PyEval_EvalFrameDefault.cold"])
+def test_python_functions_replace_all_parts_of_the_interpreter(name: str) -> None:
+    native = [Frame(1, "write"), Frame(2, name), Frame(3, "main")]
+    python = [Frame(0, "work", file="a.py", line=1, python=True)]
+    assert [frame.symbol for frame in merged(native, python)] == ["write", "work", "main"]

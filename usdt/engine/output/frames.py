@@ -55,7 +55,9 @@ class Frame:
         return None if ":" in self.file_id else self.file_id or None
 
 
-_INTERPRETER = "_PyEval_EvalFrameDefault"  # the C function that runs Python functions
+# The C function that runs Python functions, whatever parts of it a compiler has put elsewhere
+# (``….cold``).
+_INTERPRETER = "_PyEval_EvalFrameDefault"
 
 
 class Stack(list[Frame]):
@@ -83,7 +85,7 @@ def merged(native: list[Frame], python: Sequence[Frame]) -> Stack:
     waiting = list(python)
     found: list[Frame] = []
     for frame in native:
-        if frame.symbol != _INTERPRETER or not waiting:
+        if frame.symbol.partition(".")[0] != _INTERPRETER or not waiting:
             found.append(frame)
             continue
         run = next((at for at, one in enumerate(waiting) if not one.inlined), len(waiting) - 1) + 1
