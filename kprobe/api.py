@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from usdt.engine.api import sessions
-from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
+from usdt.engine.api.attach import (
+    open_events,
+    parse_probes,
+    stack_names,
+    target_options,
+    trace_options,
+)
 from usdt.engine.api.spans import open_spans, spec_of
 from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STACK, DEFAULT_STRING
 from usdt.engine.run.options import LIBRARY_TIMEOUT
@@ -34,6 +40,9 @@ def attach(
     lines: bool = False,
     unwind: UnwindMethod = "auto",
     stack_bytes: int = DEFAULT_STACK,
+    jit_map: bool = False,
+    symbols: Iterable[str] = (),
+    debuginfod: bool = False,
     on_event: Callable[[Event], object] | None = None,
 ) -> Events[Event]:
     """Attach to probes of the kernel and return their events.
@@ -58,6 +67,9 @@ def attach(
         unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
             frame pointers).
         stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
+        jit_map: let Java virtual machines write their perf maps, for names in user stacks.
+        symbols: directories in which the files of user stacks are found by build ID.
+        debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
         on_event: called by :meth:`Events.run` with each event.
 
     Raises:
@@ -84,7 +96,8 @@ def attach(
         unwind=unwind,
         stack_bytes=stack_bytes,
     )
-    return open_events(requests, targets, options, lines=lines, on_event=on_event)
+    names = stack_names(lines=lines, jit_map=jit_map, symbols=symbols, debuginfod=debuginfod)
+    return open_events(requests, targets, options, names, on_event=on_event)
 
 
 def spans(
@@ -106,6 +119,9 @@ def spans(
     lines: bool = False,
     unwind: UnwindMethod = "auto",
     stack_bytes: int = DEFAULT_STACK,
+    jit_map: bool = False,
+    symbols: Iterable[str] = (),
+    debuginfod: bool = False,
 ) -> Events[Span]:
     """Return calls of a function, or pairs of probes, with their duration.
 
@@ -131,6 +147,9 @@ def spans(
         unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
             frame pointers).
         stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
+        jit_map: let Java virtual machines write their perf maps, for names in user stacks.
+        symbols: directories in which the files of user stacks are found by build ID.
+        debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
 
     Raises:
         LanguageError: a probe, an item or a key is not valid.
@@ -156,7 +175,8 @@ def spans(
         unwind=unwind,
         stack_bytes=stack_bytes,
     )
-    return open_spans(spec, targets, options, lines=lines)
+    names = stack_names(lines=lines, jit_map=jit_map, symbols=symbols, debuginfod=debuginfod)
+    return open_spans(spec, targets, options, names)
 
 
 class Session(sessions.Session):

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
+from usdt.engine.api.attach import (
+    open_events,
+    parse_probes,
+    stack_names,
+    target_options,
+    trace_options,
+)
 from usdt.engine.api.spans import open_spans, spec_of
 from usdt.engine.compiler.limits import DEFAULT_BACKLOG, DEFAULT_STACK, DEFAULT_STRING
 from usdt.engine.language import parse_probe
@@ -62,6 +68,9 @@ def attach(
     lines: bool = False,
     unwind: UnwindMethod = "auto",
     stack_bytes: int = DEFAULT_STACK,
+    jit_map: bool = False,
+    symbols: Iterable[str] = (),
+    debuginfod: bool = False,
     on_event: Callable[[Event], object] | None = None,
 ) -> Events[Event]:
     """Attach to probes and return their events.
@@ -87,6 +96,9 @@ def attach(
         unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
             frame pointers).
         stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
+        jit_map: let Java virtual machines write their perf maps, for names in user stacks.
+        symbols: directories in which the files of user stacks are found by build ID.
+        debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
         on_event: called by :meth:`Events.run` with each event.
 
     Raises:
@@ -117,7 +129,8 @@ def attach(
         unwind=unwind,
         stack_bytes=stack_bytes,
     )
-    return open_events(requests, targets, options, lines=lines, on_event=on_event)
+    names = stack_names(lines=lines, jit_map=jit_map, symbols=symbols, debuginfod=debuginfod)
+    return open_events(requests, targets, options, names, on_event=on_event)
 
 
 def spans(
@@ -140,6 +153,9 @@ def spans(
     lines: bool = False,
     unwind: UnwindMethod = "auto",
     stack_bytes: int = DEFAULT_STACK,
+    jit_map: bool = False,
+    symbols: Iterable[str] = (),
+    debuginfod: bool = False,
 ) -> Events[Span]:
     """Return calls of a function, or pairs of probes, with their duration.
 
@@ -166,6 +182,9 @@ def spans(
         unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
             frame pointers).
         stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
+        jit_map: let Java virtual machines write their perf maps, for names in user stacks.
+        symbols: directories in which the files of user stacks are found by build ID.
+        debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
 
     Raises:
         LanguageError: a probe, an item or a key is not valid.
@@ -192,4 +211,5 @@ def spans(
         unwind=unwind,
         stack_bytes=stack_bytes,
     )
-    return open_spans(spec, targets, options, lines=lines)
+    names = stack_names(lines=lines, jit_map=jit_map, symbols=symbols, debuginfod=debuginfod)
+    return open_spans(spec, targets, options, names)

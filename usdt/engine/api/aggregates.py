@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from usdt.engine.aggregate.results import Results
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import is_pattern
-from usdt.engine.api.attach import symbolizer
-from usdt.engine.output.stacks import StackResolver
 from usdt.engine.run.attach import attach_probes
 
 if TYPE_CHECKING:
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.results import Part, Result
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
+    from usdt.engine.api.attach import StackNames
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.run.options import TargetOptions, TraceOptions
@@ -104,13 +103,13 @@ class Aggregate(Mapping[Any, V_co]):
         requests: Sequence[ProbeText],
         targets: TargetOptions,
         options: TraceOptions,
+        names: StackNames,
         *,
-        lines: bool,
         fine: bool = False,
     ) -> None:
         self._aggregation = aggregation
         self._fine = fine  # whether the buckets of histograms are those of percentiles
-        self._resolver = StackResolver(symbolizer if aggregation.names else None, lines=lines)
+        self._resolver = names.resolver(users=aggregation.names)
         self._resolver.wanted = aggregation.names
         self._lock = threading.RLock()
         self._final: tuple[dict[Any, V_co], int] | None = None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
+from usdt.base.frozen import frozen
 from usdt.engine.api.events import Events
 from usdt.engine.compiler.limits import DEFAULT_STACK, UNWIND_METHODS
 from usdt.engine.language import parse_probe
@@ -14,9 +16,12 @@ from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
 from usdt.engine.run.attach import attach_probes, tracefs_session, with_defined_events
 from usdt.engine.run.options import (
+    SERVERS_NEEDED,
     TRACEFS,
+    SymbolOptions,
     TargetOptions,
     TraceOptions,
+    debuginfod_servers,
     ring_buffer_size,
     split_command,
 )
@@ -35,10 +40,11 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.session import BpfSession
 
 __all__ = (
+    "StackNames",
     "attach_and_release",
     "open_events",
     "parse_probes",
-    "symbolizer",
+    "stack_names",
     "target_options",
     "trace_options",
 )
@@ -140,17 +146,55 @@ def _words(command: object) -> tuple[str, ...] | None:
     return words
 
 
-def symbolizer() -> UserSymbols:
-    """Return a symbolizer for addresses of processes."""
-    return target_provider().symbolizer()
+@frozen
+class StackNames:
+    """Where the names of user stacks come from.
+
+    Attributes:
+        lines: whether frames have source lines.
+        jit_map: whether Java virtual machines write their perf maps.
+        sources: where symbols come from.
+    """
+
+    lines: bool
+    jit_map: bool
+    sources: SymbolOptions
+
+    def resolver(self, *, users: bool = True) -> StackResolver:
+        """Return what resolves stacks; without ``users`` it has no names of user stacks."""
+        return StackResolver(self._symbolizer if users else None, lines=self.lines)
+
+    def _symbolizer(self) -> UserSymbols:
+        return target_provider().symbolizer(self.sources, jit_map=self.jit_map)
+
+
+def stack_names(
+    *, lines: bool, jit_map: bool, symbols: Iterable[str], debuginfod: bool
+) -> StackNames:
+    """Return the parameters about names in stacks that public functions have as one record.
+
+    Raises:
+        TargetError: a directory does not exist, or the environment names no server.
+        TypeError: ``symbols`` is not a list of strings.
+    """
+    directories = tuple(symbols)
+    if isinstance(symbols, str) or not all(isinstance(name, str) for name in directories):
+        raise TypeError(f"symbols {symbols!r}: expected a list of directories, strings")
+    for directory in directories:
+        if not Path(directory).is_dir():
+            raise TargetError(f"symbols {directory}: no such directory")
+    servers = debuginfod_servers() if debuginfod else ()
+    if debuginfod and not servers:
+        raise TargetError(f"debuginfod needs {SERVERS_NEEDED}")
+    return StackNames(lines, jit_map, SymbolOptions(directories, servers))
 
 
 def open_events(
     requests: Sequence[ProbeText],
     targets: TargetOptions,
     options: TraceOptions,
+    names: StackNames,
     *,
-    lines: bool,
     on_event: Callable[[Event], object] | None = None,
 ) -> Events[Event]:
     """Attach probes, let the command of ``targets`` run, and return the events.
@@ -159,13 +203,13 @@ def open_events(
         requests: the probes.
         targets: the processes to trace.
         options: what to record.
-        lines: whether frames of user stacks have source lines.
+        names: where names of user stacks come from.
         on_event: called by :meth:`Events.run`.
 
     Raises:
         TracingError: a probe cannot be attached, or a process does not exist.
     """
-    stacks = StackResolver(symbolizer, lines=lines)
+    stacks = names.resolver()
 
     requests, options = with_defined_events(requests, options)
 

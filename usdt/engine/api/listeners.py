@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
-from usdt.engine.api.attach import attach_and_release, symbolizer
+from usdt.engine.api.attach import attach_and_release
 from usdt.engine.api.stream import Stream
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.stacks import StackResolver, wants_user_symbols
@@ -18,6 +18,7 @@ from usdt.engine.runtime.session import RingBufferSession
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.engine.api.attach import StackNames
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters.formatter import Event, FieldSource
@@ -35,13 +36,13 @@ class Listeners:
     Args:
         targets: the processes to trace.
         options: what to record.
-        lines: whether frames of user stacks have source lines.
+        names: where names of user stacks come from.
     """
 
-    def __init__(self, targets: TargetOptions, options: TraceOptions, *, lines: bool) -> None:
+    def __init__(self, targets: TargetOptions, options: TraceOptions, names: StackNames) -> None:
         self._targets = targets
         self._options = options
-        self._stacks = StackResolver(symbolizer, lines=lines)
+        self._stacks = names.resolver()
         self._form = _PairFormatter(self._stacks)
         self._open: _Open | None = None
 

@@ -11,7 +11,13 @@ from usdt.base.errors import TracingError
 from usdt.base.frozen import replace
 from usdt.engine.aggregate.spec import Aggregation, Log2, parse_keys, parse_linear
 from usdt.engine.api.aggregates import Aggregate
-from usdt.engine.api.attach import open_events, parse_probes, target_options, trace_options
+from usdt.engine.api.attach import (
+    open_events,
+    parse_probes,
+    stack_names,
+    target_options,
+    trace_options,
+)
 from usdt.engine.api.listeners import Listeners
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
@@ -70,6 +76,9 @@ class Session:
         unwind: how user stacks are unwound: ``auto``, ``dwarf`` (by unwind tables) or ``fp`` (by
             frame pointers).
         stack_bytes: bytes of each user stack that are copied, to unwind it by unwind tables.
+        jit_map: let Java virtual machines write their perf maps, for names in user stacks.
+        symbols: directories in which the files of user stacks are found by build ID.
+        debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
 
     Raises:
         TracingError: from its methods, as from :func:`usdt.attach` and :func:`kprobe.attach`.
@@ -99,6 +108,9 @@ class Session:
         lines: bool = False,
         unwind: UnwindMethod = "auto",
         stack_bytes: int = DEFAULT_STACK,
+        jit_map: bool = False,
+        symbols: Iterable[str] = (),
+        debuginfod: bool = False,
     ) -> None:
         self._target_options = target_options(
             pid=pid, all_processes=all_processes, follow=follow, library_timeout=library_timeout
@@ -110,9 +122,11 @@ class Session:
             unwind=unwind,
             stack_bytes=stack_bytes,
         )
-        self._lines = lines
+        self._names = stack_names(
+            lines=lines, jit_map=jit_map, symbols=symbols, debuginfod=debuginfod
+        )
         self._aggregates: list[Aggregate[Any]] = []
-        self._listeners = Listeners(self._target_options, self._options, lines=lines)
+        self._listeners = Listeners(self._target_options, self._options, self._names)
         self._events: list[Events[Event]] = []
         self._closed = threading.Event()
 
@@ -128,7 +142,7 @@ class Session:
         """
         self._check()
         requests = parse_probes(probes, self.kind)
-        events = open_events(requests, self._target_options, self._options, lines=self._lines)
+        events = open_events(requests, self._target_options, self._options, self._names)
         self._events.append(events)
         return events
 
@@ -352,7 +366,7 @@ class Session:
         keys = tuple(item for text in texts if text for item in parse_items(text))
         options = replace(self._options, keys=keys, aggregated=True)
         made: Aggregate[Any] = Aggregate(
-            aggregation, requests, self._target_options, options, lines=self._lines, fine=fine
+            aggregation, requests, self._target_options, options, self._names, fine=fine
         )
         self._aggregates.append(made)
         return made

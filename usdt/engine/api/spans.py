@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from usdt.base.durations import UNITS, nanoseconds
 from usdt.base.errors import TracingError
 from usdt.base.frozen import replace
-from usdt.engine.api.attach import attach_and_release, parse_probes, symbolizer
+from usdt.engine.api.attach import attach_and_release, parse_probes
 from usdt.engine.api.events import Events
 from usdt.engine.output.formatters.event import EventFormatter
-from usdt.engine.output.stacks import StackResolver
 from usdt.engine.run.options import ring_buffer_size
 from usdt.engine.run.registry import kind_of
 from usdt.engine.spans.session import SpanSession
 from usdt.engine.spans.spec import span_spec
 
 if TYPE_CHECKING:
+    from usdt.engine.api.attach import StackNames
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind
     from usdt.engine.output.formatters.formatter import Span
@@ -66,7 +66,7 @@ def _least(slower: str | float) -> int:
 
 
 def open_spans(
-    spec: SpanSpec, targets: TargetOptions, options: TraceOptions, *, lines: bool
+    spec: SpanSpec, targets: TargetOptions, options: TraceOptions, names: StackNames
 ) -> Events[Span]:
     """Attach the probes of spans, let the command of ``targets`` run, and return the spans.
 
@@ -74,12 +74,12 @@ def open_spans(
         spec: the spans.
         targets: the processes to trace.
         options: what to record.
-        lines: whether frames of user stacks have source lines.
+        names: where names of user stacks come from.
 
     Raises:
         TracingError: a probe cannot be attached, or a process does not exist.
     """
-    stacks = StackResolver(symbolizer, lines=lines)
+    stacks = names.resolver()
     keys = () if spec.end is None else (*spec.key.items, *spec.end_key.items)
     options = replace(options, keys=keys, calls=spec.end is None)
 

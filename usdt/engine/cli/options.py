@@ -24,12 +24,14 @@ from usdt.engine.compiler.limits import (
 )
 from usdt.engine.run.options import (
     LIBRARY_TIMEOUT,
+    SERVERS_NEEDED,
     TRACEFS,
     OutputOptions,
     RunOptions,
     SymbolOptions,
     TargetOptions,
     TraceOptions,
+    debuginfod_servers,
     split_command,
 )
 
@@ -175,22 +177,12 @@ def symbol_options(values: dict[str, Any]) -> SymbolOptions:
     for directory in directories:
         if not os.path.isdir(directory):  # noqa: PTH112 - text
             raise click.UsageError(f"--symbols {directory}: no such directory")
-    servers = _servers() if values.get("debuginfod") else ()
+    servers = debuginfod_servers() if values.get("debuginfod") else ()
+    if values.get("debuginfod") and not servers:
+        raise click.UsageError(f"--debuginfod needs {SERVERS_NEEDED}")
     if servers and sys.stderr.isatty():
         return SymbolOptions(directories, servers, _show_download)
     return SymbolOptions(directories, servers)
-
-
-def _servers() -> tuple[str, ...]:
-    # Words such as ima:enforcing between the servers are for the clients of elfutils.
-    words = os.environ.get("DEBUGINFOD_URLS", "").split()
-    servers = tuple(word for word in words if word.startswith(("http://", "https://")))
-    if not servers:
-        raise click.UsageError(
-            "--debuginfod needs servers, http:// or https://, in the environment: "
-            "DEBUGINFOD_URLS=https://debuginfod.debian.net"
-        )
-    return servers
 
 
 def _show_download(text: str) -> None:

@@ -5,6 +5,7 @@ This module imports only constants of the engine: commands use it before they de
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "LIBRARY_TIMEOUT",
+    "SERVERS_NEEDED",
     "TRACEFS",
     "AggregateOptions",
     "OutputOptions",
@@ -35,6 +37,7 @@ __all__ = (
     "SymbolOptions",
     "TargetOptions",
     "TraceOptions",
+    "debuginfod_servers",
     "ring_buffer_size",
     "split_command",
 )
@@ -134,6 +137,19 @@ class SymbolOptions:
     directories: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
     progress: Callable[[str], object] = lambda _: None
+
+
+SERVERS_NEEDED = (
+    "servers, http:// or https://, in the environment: "
+    "DEBUGINFOD_URLS=https://debuginfod.debian.net"
+)
+
+
+def debuginfod_servers() -> tuple[str, ...]:
+    """Return the servers of the environment's ``DEBUGINFOD_URLS``."""
+    # Words such as ima:enforcing between the servers are for the clients of elfutils.
+    words = os.environ.get("DEBUGINFOD_URLS", "").split()
+    return tuple(word for word in words if word.startswith(("http://", "https://")))
 
 
 @frozen
