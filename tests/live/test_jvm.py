@@ -16,8 +16,9 @@ import pytest
 from java_programs import compiled, java, thread_dump
 from services import Dialogue
 from skips import need_program, requires_root
-from tracing_tools import run_usdt, tracing, usdt
+from tracing_tools import run_usdt, tracing, until, usdt
 
+from usdt import attach
 from usdt.base.errors import TargetError
 from usdt.procfs.maps import read_maps
 from usdt.runtimes.hotspot import find_hotspot
@@ -90,6 +91,16 @@ def test_java_frames_are_those_of_jstack(classes: Path) -> None:
             compared += compare(event["args"]["ustack"], wanted)
         tool.stop()
     assert compared > 100
+
+
+def test_the_python_interface_has_the_names_of_java_methods(classes: Path) -> None:
+    with java(classes, "Stops", *_FRAME_POINTERS, _NOT_INLINED) as running:
+        attached = attach(f"{_SLEEP}(ustack)", pid=running.pid, jit_map=True)
+        with attached as events:
+            stop(running, 4)
+            stack = next(iter(events)).args["ustack"]
+        wanted = from_stop(thread_dump(running.pid, "main"))
+    compare([{"symbol": frame.symbol, "module": frame.module} for frame in stack], wanted)
 
 
 def from_stop(methods: list[str]) -> list[str]:
@@ -198,6 +209,7 @@ def test_a_virtual_machine_that_hangs_does_not_hang_the_tracer(
 ) -> None:
     os.kill(plain.pid, signal.SIGSTOP)
     try:
+        until(lambda: _has_stopped(plain.pid), "all threads of the virtual machine stopped")
         process = JavaProcess(plain.pid)
         monkeypatch.setattr("usdt.runtimes.jit_maps._TIMEOUT", 0.3)
         began = time.monotonic()
@@ -212,6 +224,11 @@ def test_a_virtual_machine_that_hangs_does_not_hang_the_tracer(
         r"(it is stopped|no answer within 0\.3 s)",
         notice,
     )
+
+
+def _has_stopped(pid: int) -> bool:
+    states = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state.rpartition(") ")[2].startswith("T") for state in states)
 
 
 _MAPS_LIBJVM = """
