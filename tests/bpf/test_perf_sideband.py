@@ -11,6 +11,7 @@ import pytest
 from skips import requires_root
 
 from usdt.bpf.perf_sideband import (
+    CgroupRecord,
     ExecRecord,
     ForkRecord,
     LostRecord,
@@ -48,6 +49,11 @@ def test_each_record_is_parsed() -> None:
         assert list(parse_records(data)) == expected
     whole = b"".join(data for data, _ in STREAM)
     assert list(parse_records(whole)) == [one for _, found in STREAM for one in found]
+
+
+def test_a_new_cgroup_is_parsed() -> None:
+    body = struct.pack("=Q", 1 << 40 | 5) + b"/a\xff.slice\0\0\0\0\0"
+    assert list(parse_records(record(19, body))) == [CgroupRecord(7, 1 << 40 | 5, b"/a\xff.slice")]
 
 
 def test_damaged_records_end_the_reading() -> None:

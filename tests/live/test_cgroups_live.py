@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import pytest
 from cgroups import cgroup, enter, launch, mounted
 from fixtures import Fixture, build, start
 from tracing_tools import KPROBE, Tool, one_error, private, run_usdt, tracing, until
+from tracing_tools import usdt as usdt_tool
 
+import usdt
 from usdt.base.errors import NotSupported
 from usdt.bpf import features
 
@@ -191,6 +194,83 @@ def test_results_of_the_kernel_are_those_of_a_cgroup(tmp_path: Path) -> None:
         tool.process.send_signal(2)
         tool.finish()
         assert sum(record.get("count", 0) for record in tool.records) == len(inside.hits)
+
+
+# ------------------------------------------------------------------ names
+
+
+def _short_lived(program: Path, names: list[str]) -> None:
+    # Cgroups that are gone before anybody can look them up.
+    for name in names:
+        with cgroup(name) as place:
+            launch(place, program, "-q")
+
+
+def _containers(number: int) -> tuple[list[str], set[str]]:
+    identities = [uuid.uuid4().hex * 2 for _ in range(number)]
+    return [f"docker-{one}.scope" for one in identities], {one[:12] for one in identities}
+
+
+def test_names_of_containers_that_have_ended(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    scopes, containers = _containers(5)
+    with tracing(f"{program}:ints:i8(container, pod, unit, cgroup_path)") as tool:
+        _short_lived(program, scopes)
+        tool.wait_events(5)
+        events = tool.stop()
+    found = [event["args"] for event in events]
+    assert {args["container"] for args in found} == containers
+    assert {args["unit"] for args in found} == set(scopes)
+    assert {args["cgroup_path"] for args in found} == {f"/{one}" for one in scopes}
+    assert {args["pod"] for args in found} == {None}
+
+
+def test_results_by_container_and_its_cgroups_are_one(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    ((scope,), (container,)) = _containers(1)
+    words = ("count", "--json", f"{program}:ints:i8", "--by", "container,pod")
+    with cgroup(scope) as place, Tool(*words) as tool:
+        tool.wait_tracing()
+        for name in ("one", "two"):
+            with cgroup(name, place) as below:
+                launch(below, program, "-q", "-n", 3)
+        launch(mounted(), program, "-q", "-n", 2)
+        tool.process.send_signal(2)
+        tool.finish()
+    rows = [record for record in tool.records if "key" in record]
+    found = {record["key"]["container"]: record["count"] for record in rows}
+    assert len(rows) == len(found) == 2
+    one = found.pop(container)
+    assert found == {None: one // 3}, "6 rounds in the container, 2 outside"
+
+
+def test_recordings_have_the_names(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    scopes, containers = _containers(2)
+    file = tmp_path / "recording"
+    probe = f"{program}:ints:i8(container, cgroup_path)"
+    with usdt_tool("record", "-o", file, probe) as tool:
+        tool.wait_tracing()
+        _short_lived(program, scopes)
+        tool.process.send_signal(2)
+        tool.finish()
+    reported = run_usdt("report", "--json", file).stdout.splitlines()
+    found = [json.loads(line)["args"] for line in reported if '"args"' in line]
+    assert {args["container"] for args in found} == containers
+    shown = run_usdt("report", "--csv", file).stdout
+    assert all(f"/{scope}" in shown for scope in scopes)
+
+
+def test_python_programs_get_the_names(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    scopes, containers = _containers(1)
+    with usdt.attach(f"{program}:ints:i8(container, pod)") as events:
+        _short_lived(program, scopes)
+        event = next(iter(events))
+    assert event.args == {"container": containers.pop(), "pod": None}
+
+
+# ------------------------------------------------------------------ errors
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ TEXTS: dict[str, object] = {
 #: Items of the context: shown, and never unreadable.
 CONTEXT = (
     *("pid", "tid", "uid", "gid", "cpu", "ts", "cgroup", "comm", "usym(arg0)", "ksym(arg0)"),
+    *("container", "pod", "unit", "cgroup_path"),
     *("hex(arg0)", '(comm=="strings")+0', '(comm!="str*")+0', "(pid==tid)+0"),
 )
 

@@ -1,4 +1,4 @@
-"""Side-band records of perf events: executable mappings, execve(2) and fork(2) of all processes.
+"""Side-band records of perf events: executable mappings, execve(2), fork(2), new cgroups.
 
 A perf event that counts nothing (PERF_COUNT_SW_DUMMY) on every CPU reports executable mappings
 (``attr.mmap2``, Linux 3.12, commit 13d7a2410fa6): one record for each that any process makes, by
@@ -38,13 +38,21 @@ from usdt.bpf.maps import read_cpu_list
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("ExecRecord", "ForkRecord", "LostRecord", "MmapRecord", "PerfSideband", "parse_records")
+__all__ = (
+    "CgroupRecord",
+    "ExecRecord",
+    "ForkRecord",
+    "LostRecord",
+    "MmapRecord",
+    "PerfSideband",
+    "parse_records",
+)
 
 _TYPE_SOFTWARE = 1
 _COUNT_SW_DUMMY = 9
 _SAMPLE_TIME = 1 << 2
 _CLOCK_MONOTONIC = 1
-_LOST, _COMM, _FORK, _MMAP2 = 2, 3, 7, 10  # PERF_RECORD_…
+_LOST, _COMM, _FORK, _MMAP2, _CGROUP = 2, 3, 7, 10, 19  # PERF_RECORD_…
 _MISC_COMM_EXEC = 1 << 13
 _HEADER = struct.Struct("=IHH")  # type, misc, size
 _PIDS = struct.Struct("=II")
@@ -55,6 +63,9 @@ _TIME = struct.Struct("=Q")
 # Bits of struct perf_event_attr: mmap, watermark, sample_id_all, mmap2, use_clockid.
 _MAPPINGS = (8, 14, 18, 23, 25)
 _TASKS = (9, 13, 24)  # comm, task, comm_exec
+# Watermark, sample_id_all, comm_exec, use_clockid, cgroup. comm_exec alone has no records, but is a
+# bit by which is_sb_event() in kernel/events/core.c tells who wants any, which cgroup is not.
+_CGROUPS = (14, 18, 24, 25, 32)
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
 _PAGES = 16  # of each CPU's buffer: some hundred records
 
@@ -104,6 +115,21 @@ class ForkRecord:
 
 
 @frozen
+class CgroupRecord:
+    """A new cgroup of version 2, before any process is in it.
+
+    Attributes:
+        time: CLOCK_MONOTONIC, nanoseconds.
+        id: the number by which programs know it.
+        path: from the root of the hierarchy.
+    """
+
+    time: int
+    id: int
+    path: bytes
+
+
+@frozen
 class LostRecord:
     """The kernel dropped ``count`` records here, because the buffer was full."""
 
@@ -111,7 +137,7 @@ class LostRecord:
     count: int
 
 
-Record = MmapRecord | ExecRecord | ForkRecord | LostRecord
+Record = MmapRecord | ExecRecord | ForkRecord | CgroupRecord | LostRecord
 
 
 def parse_records(data: bytes) -> Iterator[Record]:
@@ -130,6 +156,9 @@ def parse_records(data: bytes) -> Iterator[Record]:
             yield ExecRecord(time, first)
         elif kind == _FORK and first != second:  # else a thread
             yield ForkRecord(time, first, second)
+        elif kind == _CGROUP:
+            path = data[body + _TIME.size : end - _TIME.size].split(b"\0", 1)[0]
+            yield CgroupRecord(time, _TIME.unpack_from(data, body)[0], path)
         elif kind == _LOST and end - body >= _LOSS.size + _TIME.size:
             yield LostRecord(time, _LOSS.unpack_from(data, body)[1])
         position = end
@@ -150,14 +179,16 @@ class PerfSideband(Closeable):
 
     Args:
         tasks: report execve(2) and fork(2) as well as mappings.
+        cgroups: report new cgroups, and nothing else (Linux 5.7, commit 96aaab686505).
 
     Raises:
-        SyscallError: EACCES and EPERM without CAP_PERFMON; EMFILE.
+        SyscallError: EACCES and EPERM without CAP_PERFMON; EMFILE; EINVAL: an older kernel.
     """
 
-    def __init__(self, *, tasks: bool = False) -> None:
+    def __init__(self, *, tasks: bool = False, cgroups: bool = False) -> None:
         self._rings: list[_Ring] = []
-        flags = _attribute_flags(*_MAPPINGS, *(_TASKS if tasks else ()))
+        mappings = (*_MAPPINGS, *(_TASKS if tasks else ()))
+        flags = _attribute_flags(*(_CGROUPS if cgroups else mappings))
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             for cpu in read_cpu_list("online"):

@@ -14,11 +14,12 @@ here does any I/O, and a path may contain anything but NUL and newlines.
 
 from __future__ import annotations
 
+import enum
 import re
 
 from usdt.base.frozen import frozen
 
-__all__ = ("CgroupLabels", "labels_of")
+__all__ = ("CgroupLabels", "CgroupName", "labels_of")
 
 # With a runtime's prefix; the cgroups of conmon are those of a container's monitor.
 _CONTAINER = re.compile(
@@ -29,6 +30,15 @@ _MACHINE = re.compile(r"machine-(?!qemu)(.+)\.scope")
 _NSPAWN = re.compile(r"systemd-nspawn@(.+)\.service")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 _UNITS = (".service", ".scope", ".socket", ".mount", ".swap")
+
+
+class CgroupName(enum.Enum):
+    """A name that a cgroup has; recordings contain the values of this enum."""
+
+    CONTAINER = "container"
+    POD = "pod"
+    UNIT = "unit"
+    PATH = "cgroup_path"
 
 
 @frozen

@@ -32,6 +32,7 @@ __all__ = ("ContainerNames",)
 _ID = re.compile(r"[0-9a-f]{64}")
 _SHORT = 12  # digits of an ID without a name, as docker(1) and podman(1) show it
 _AGAIN = 1.0  # seconds until files are read again for a name that is not known yet
+_TRIES = 5
 _MAX_FILE = 16 << 20
 _MAX_NAMES = 1 << 17
 _STORAGE = "storage/*-containers/*containers.json"
@@ -60,6 +61,7 @@ class ContainerNames:
         self._root = root
         self._containers: dict[str, _Names] = {}
         self._pods: dict[str, str] = {}
+        self._expected: dict[CgroupLabels, int] = {}  # → how often they are looked for
         self._read = -_AGAIN
 
     def container(self, labels: CgroupLabels) -> str:
@@ -78,13 +80,30 @@ class ContainerNames:
             return known.pod
         return self._pods.get(labels.pod_uid, labels.pod_uid)
 
+    def expect(self, labels: CgroupLabels) -> None:
+        """Let :meth:`look` find out the names of a container or pod, before it ends."""
+        if self._is_unknown(labels):
+            self._expected[labels] = _TRIES
+
+    def look(self) -> None:
+        """Find out the names that are expected, for some seconds after :meth:`expect`."""
+        if not self._expected or time.monotonic() < self._read + _AGAIN:
+            return
+        self._look(next(iter(self._expected)))
+        self._expected = {
+            labels: tries - 1
+            for labels, tries in self._expected.items()
+            if tries > 1 and self._is_unknown(labels)
+        }
+
+    def _is_unknown(self, labels: CgroupLabels) -> bool:
+        if labels.container_id and labels.container_id not in self._containers:
+            return True
+        return bool(labels.pod_uid) and labels.pod_uid not in self._pods
+
     def _look(self, labels: CgroupLabels) -> None:
         # Read the files again if they may name what is not known yet.
-        unknown = (labels.container_id and labels.container_id not in self._containers) or (
-            labels.pod_uid and labels.pod_uid not in self._pods
-        )
-        now = time.monotonic()
-        if not unknown or now < self._read + _AGAIN:
+        if not self._is_unknown(labels) or time.monotonic() < self._read + _AGAIN:
             return
         if len(self._containers) + len(self._pods) > _MAX_NAMES:
             self._containers.clear()

@@ -13,7 +13,8 @@ import time
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
-from usdt.base.errors import TargetError
+from usdt.base.errors import SyscallError, TargetError
+from usdt.bpf.perf_sideband import PerfSideband
 from usdt.cgroups.hierarchy import mounted_hierarchy
 from usdt.cgroups.selection import CgroupSelection
 from usdt.engine.runtime.cgroup_set import CgroupSet
@@ -55,6 +56,7 @@ class CgroupTargets(Closeable):
         self._selection = CgroupSelection(choices, self._hierarchy)
         self._tops = self._selection.first()
         self._state, self._next_search = b"", 0.0
+        self._events: PerfSideband | None = None
         self._maps: dict[int, MapsPoller] = {}
         self._levels = (
             {one.depth for one in self._tops} if self._hierarchy.whole else {*range(1, _DEPTHS + 1)}
@@ -64,11 +66,20 @@ class CgroupTargets(Closeable):
             undo.callback(self.close)
             for one in self._tops:
                 self.followed.add(one.id)
+            with contextlib.suppress(SyscallError):  # before Linux 5.7
+                self._events = PerfSideband(cgroups=True)
             undo.pop_all()
 
     def close(self) -> None:
         """Release all resources; idempotent."""
         self.followed.close()
+        if self._events is not None:
+            self._events.close()
+
+    @property
+    def descriptors(self) -> list[int]:
+        """File descriptors that are readable when a cgroup has been made."""
+        return [] if self._events is None else self._events.descriptors
 
     def processes(self) -> list[int]:
         """Return the processes in the cgroups."""
@@ -76,8 +87,9 @@ class CgroupTargets(Closeable):
 
     def update(self) -> None:
         """Look for cgroups that are selected by now, and for those that are gone."""
+        made = self._events.take() if self._events is not None else ()
         state, now = self._hierarchy.state(), time.monotonic()
-        if state == self._state and now < self._next_search:
+        if not made and state == self._state and now < self._next_search:
             return
         self._state, self._next_search = state, now + _SEARCH
         current = self._selection.again()

@@ -300,12 +300,12 @@ class TargetSet(Closeable):
         found: list[TracedFile] = []
         for file in self._follower.fresh() if self._follower is not None else ():
             found += _mapped_anywhere() if file is None else [file]
+        if self.cgroups is not None:
+            self.cgroups.update()
         now = time.monotonic()
         if now < self._next_scan:
             return found
         self._next_scan = now + (self.scan_interval or 0)
-        if self.cgroups is not None:
-            self.cgroups.update()
         if self._in_cgroups is not None:
             found += self._newly_in_cgroups(self._in_cgroups)
         elif self._options.all_processes:
@@ -329,8 +329,9 @@ class TargetSet(Closeable):
             except TargetError:  # it has ended: the next scan notices that
                 if self._follower is not None and not process.pid_exists(pid):
                     self._follower.forget(pid)
-        for number in self._follower.descriptors if self._follower is not None else ():
-            session.watch(number)
+        for source in (self._follower, self.cgroups):
+            for number in source.descriptors if source is not None else ():
+                session.watch(number)
 
     def reap(self) -> None:
         """Notice which processes have ended, after :meth:`watch`."""

@@ -23,10 +23,11 @@ from hits import (
 from planning import argument, memory, plan
 
 from usdt.arch.locations import Address, Constant, Memory, Register, ValueClass, ValueType
-from usdt.base.errors import TracingError
+from usdt.base.errors import LanguageError, TracingError
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler, CodeTooLarge
 from usdt.bpf.asm.insn import R1, R6, Jump
+from usdt.cgroups.labels import CgroupName
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.expressions import TEMPORARIES, ExpressionEmitter
 from usdt.engine.compiler.codegen.model import (
@@ -38,6 +39,7 @@ from usdt.engine.compiler.codegen.model import (
 )
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.record import EVENTS
+from usdt.engine.compiler.record.columns import CgroupColumn
 from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.output.decode import CONTEXT
 
@@ -131,6 +133,23 @@ def test_builtins() -> None:
     found = run("pid, tid, uid, gid, cpu, ts, cgroup, comm, func", machine)
     expected = {"pid": 7, "tid": 8, "uid": 500, "gid": 1000, "cpu": 3, "ts": 123456789}
     assert found == expected | {"cgroup": 77, "comm": "comm", "func": "p:q"}
+
+
+def test_names_of_cgroups_are_looked_up_when_they_are_shown() -> None:
+    machine, made = Machine(), plan("container, pod, unit, cgroup_path", ())
+    machine.run(program(made))
+    names = ("container", "pod", "unit", "cgroup_path")
+    assert [one.column for one in made.layout.fields] == [
+        CgroupColumn(CgroupName(n)) for n in names
+    ]
+    assert struct.unpack("=4Q", machine.records[0][HEADER_SIZE:]) == (77,) * 4
+
+
+@pytest.mark.parametrize("name", ["container", "pod", "unit", "cgroup_path"])
+@pytest.mark.parametrize("items", ["{} == 5", '{} == "web"', '"web*" != {}', "{} + 1", "hex({})"])
+def test_names_of_cgroups_stand_alone(name: str, items: str) -> None:
+    with pytest.raises(LanguageError, match=f"{name} is looked up when a hit is shown"):
+        plan(items.format(name), ())
 
 
 # ------------------------------------------------------------------ which hits count

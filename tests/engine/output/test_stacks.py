@@ -20,7 +20,8 @@ from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter
 from usdt.engine.output.frames import Frame, folded, frame_json, frame_text, merged
 from usdt.engine.output.kernel_symbols import KernelSymbols
-from usdt.engine.output.stacks import StackResolver, addresses_in, no_frames, wants_user_symbols
+from usdt.engine.output.stacks import StackResolver, addresses_in, no_frames
+from usdt.engine.output.symbol_needs import wants_user_symbols
 
 SYMBOLS = KernelSymbols(
     b"ffffffff81000000 T inner\nffffffff81000100 T outer\nffffffff81000200 T x\n"

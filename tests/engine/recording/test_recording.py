@@ -377,7 +377,7 @@ def test_more_probes_than_a_reader_takes(place: Path, monkeypatch: pytest.Monkey
 def test_the_documentation_tells_everything() -> None:
     prose = Path(__file__).parents[3].joinpath("docs", "recordings.md").read_text()
     kinds_known = {blocks.HEAD, blocks.VARIANT, blocks.FILE, blocks.MAPS, blocks.KSYM, blocks.DATA}
-    kinds_known |= {blocks.PYTHON}
+    kinds_known |= {blocks.PYTHON, blocks.CGROUPS}
     words = {kind.decode() for kind in kinds_known} | {"END\\0", blocks.FORMAT}
     words |= {*header().to_json(), *Closing(Clock(1, 2), 3, ()).to_json(), *layout._READERS}
     words |= {*GOOD, *GOOD["fields"][0]}

@@ -22,6 +22,7 @@ from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
     BytesColumn,
+    CgroupColumn,
     Column,
     CommColumn,
     ConstColumn,
@@ -47,6 +48,7 @@ from usdt.engine.output.truncated import TruncatedHex, TruncatedInt, TruncatedSt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.cgroups.labels import CgroupName
     from usdt.engine.compiler.outputs import Output
     from usdt.engine.compiler.record.columns import SymbolKind
     from usdt.engine.language.tree import Item
@@ -57,6 +59,7 @@ __all__ = (
     "HEADER",
     "NO_FRAMES",
     "Address",
+    "CgroupId",
     "KeyField",
     "KeyLayout",
     "PythonStack",
@@ -103,6 +106,14 @@ class Address:
     kind: SymbolKind
     address: int
     pid: int
+
+
+@frozen
+class CgroupId:
+    """The ID of a cgroup, to be shown by a name."""
+
+    kind: CgroupName
+    number: int
 
 
 @frozen
@@ -158,6 +169,8 @@ class KeyField:
             case StackColumn():
                 number, pid = struct.unpack("=QQ" if self.walked else "=II", data)
                 return Stack(column, number, pid, self.walked)
+            case CgroupColumn():
+                return CgroupId(column.kind, struct.unpack("=Q", data)[0])
             case SymbolColumn():
                 address, pid = struct.unpack("=QQ", data)
                 return Address(column.kind, address, pid)

@@ -10,9 +10,10 @@ from usdt.arch.locations import Unreadable
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.engine.aggregate.columns import columns
-from usdt.engine.aggregate.keys import Address, PythonStack, Stack
+from usdt.engine.aggregate.keys import Address, CgroupId, PythonStack, Stack
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.language.tree import StackKind
+from usdt.engine.output.cgroup_names import json_text, plain_text
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.frames import Stack as Frames
 from usdt.engine.output.frames import frame_json, frame_text, identity
@@ -152,6 +153,10 @@ class Results:
             frame = self._resolver.frame(value.kind, value.pid, value.address)
             text, as_json = frame_text(frame, shared=True), frame_json(frame, shared=True)
             return Part(name, text, as_json, identity=identity(frame))
+        if isinstance(value, CgroupId):
+            cgroups, kind = self._resolver.cgroups(), value.kind
+            text, as_json = (show(cgroups, kind, value.number) for show in (plain_text, json_text))
+            return Part(name, text, as_json)
         if isinstance(value, str):
             shown = escape(value) + mark_of(value)
             return Part(name, shown, quote(value))

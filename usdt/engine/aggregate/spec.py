@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import frozen
+from usdt.cgroups.labels import CgroupName
 from usdt.engine.compiler.record.columns import StackColumn, stack_column
 from usdt.engine.language import parse_items
 from usdt.engine.language.tree import RESULT_OF_BPFTRACE, Call, Name, stack_of
@@ -196,6 +197,13 @@ class Aggregation:
             or (isinstance(tree, Name) and tree.name == "caller")
             for tree in (item.expression for item in self.keys.items)
         )
+
+    @property
+    def cgroups(self) -> bool:
+        """Whether a key is a name of a cgroup."""
+        names = {kind.value for kind in CgroupName}
+        trees = [item.expression for item in self.keys.items]
+        return any(isinstance(tree, Name) and tree.name in names for tree in trees)
 
     def check(self, request: ProbeText) -> Item | None:
         """Return the item of a probe that is its value; None if the aggregation needs no value.

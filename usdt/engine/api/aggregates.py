@@ -115,6 +115,8 @@ class Aggregate(Mapping[Any, V_co]):
         self._final: tuple[dict[Any, V_co], int] | None = None
         self._several = len(requests) > 1 or any(map(is_pattern, requests))
         self._session: AggregateSession
+        if aggregation.cgroups:
+            self._resolver.cgroups()
         self._resolver.begin(targets.pids)
 
         def session(tasks: TaskFilter) -> AggregateSession:

@@ -13,7 +13,8 @@ from usdt.engine.api.events import Events
 from usdt.engine.compiler.limits import DEFAULT_STACK, UNWIND_METHODS
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters.event import EventFormatter
-from usdt.engine.output.stacks import StackResolver, wants_user_symbols
+from usdt.engine.output.stacks import StackResolver
+from usdt.engine.output.symbol_needs import wants_user_symbols
 from usdt.engine.run.attach import attach_probes, tracefs_session, with_defined_events
 from usdt.engine.run.options import (
     SERVERS_NEEDED,

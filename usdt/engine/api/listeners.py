@@ -10,7 +10,7 @@ from usdt.base.frozen import frozen
 from usdt.engine.api.attach import attach_and_release
 from usdt.engine.api.stream import Stream
 from usdt.engine.output.formatters.event import EventFormatter
-from usdt.engine.output.stacks import StackResolver, wants_user_symbols
+from usdt.engine.output.symbol_needs import wants_user_symbols
 from usdt.engine.run.attach import attach_more
 from usdt.engine.run.options import ring_buffer_size
 from usdt.engine.runtime.session import RingBufferSession
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters.formatter import Event, FieldSource
+    from usdt.engine.output.stacks import StackResolver
     from usdt.engine.run.attach import AttachedProbes
     from usdt.engine.run.options import TargetOptions, TraceOptions
 

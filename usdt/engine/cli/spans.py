@@ -20,7 +20,8 @@ from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import TextFormatter
 from usdt.engine.output.span_tree import DEPTH_MARK, SELF_MARK, MeasuredLine, SpanTree
-from usdt.engine.output.stacks import StackResolver, wants_user_symbols
+from usdt.engine.output.stacks import StackResolver
+from usdt.engine.output.symbol_needs import wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import uprobe_method
 from usdt.engine.run.options import ring_buffer_size

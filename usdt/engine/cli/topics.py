@@ -45,6 +45,7 @@ every other item is a value that is shown.
   out(EXPR)                      EXPR when the function returns: what it wrote
   args                           all arguments
   pid tid uid gid cpu comm ts cgroup func ppid pcomm caller ustack kstack pystack
+  container pod unit cgroup_path
 
   arg1 > 5 && arg2 != 0          conditions, with the operators of C
   comm == "nginx"                strings stand in double quotes

@@ -14,7 +14,8 @@ from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
-from usdt.engine.output.stacks import StackResolver, wants_user_symbols
+from usdt.engine.output.stacks import StackResolver
+from usdt.engine.output.symbol_needs import wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import tracefs_session, uprobe_method, with_defined_events
 from usdt.engine.run.options import TRACEFS, ring_buffer_size

@@ -61,6 +61,7 @@ from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
     BytesColumn,
+    CgroupColumn,
     CommColumn,
     ConstColumn,
     FloatColumn,
@@ -372,7 +373,7 @@ class CaptureRewriter:
                 return output
             case StackColumn() | StackCopyColumn():
                 return output
-            case IntColumn() | SymbolColumn() | FloatColumn():
+            case IntColumn() | SymbolColumn() | CgroupColumn() | FloatColumn():
                 return self._computed(output)
             case (
                 StringColumn()

@@ -17,6 +17,7 @@ from usdt.arch.locations import (
     ValueClass,
 )
 from usdt.base.frozen import frozen, replace
+from usdt.cgroups.labels import CgroupName
 from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
@@ -24,6 +25,7 @@ from usdt.engine.compiler.ir import (
     U64,
     ArgumentValue,
     Arithmetic,
+    Builtin,
     Convert,
     LValue,
     Node,
@@ -39,6 +41,7 @@ from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
     BytesColumn,
+    CgroupColumn,
     Column,
     CommColumn,
     ConstColumn,
@@ -196,9 +199,14 @@ def _caller(tree: Name, key: str, scope: Scope) -> Output:
     return Output(key, SymbolColumn(node.type, kind), node, may_fault=can_fail(node))
 
 
+def _cgroup_name(kind: CgroupName) -> Callable[[Name, str, Scope], Output]:
+    return lambda _, key, __: Output(key, CgroupColumn(kind), Builtin("cgroup", U64))
+
+
 # The built-ins that are no numbers
 _BUILTINS: dict[str, Callable[[Name, str, Scope], Output]] = {
     "caller": _caller,
+    **{kind.value: _cgroup_name(kind) for kind in CgroupName},
     "comm": lambda _, key, __: Output(key, CommColumn()),
     "func": lambda _, key, scope: Output(key, ConstColumn(scope.function)),
     "kstack": lambda _, key, scope: stack_output(StackKind.KERNEL, scope, key),

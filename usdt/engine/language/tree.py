@@ -57,8 +57,8 @@ MAX_FRAMES = 127  # of a stack: PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_ev
 
 BUILTINS = frozenset(
     (
-        *("caller", "cgroup", "comm", "cpu", "duration", "func", "gid", "kstack"),
-        *("pcomm", "pid", "ppid", "pystack", "tid", "ts", "uid", "ustack"),
+        *("caller", "cgroup", "cgroup_path", "comm", "container", "cpu", "duration", "func", "gid"),
+        *("kstack", "pcomm", "pid", "pod", "ppid", "pystack", "tid", "ts", "uid", "unit", "ustack"),
     )
 )
 

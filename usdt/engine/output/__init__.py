@@ -1,6 +1,9 @@
 """Conversion of records to text, JSON and Python events.
 
-decode        the bytes of a ring buffer → lines or events, in bulk formatters/   one record → text,
-JSON or an event stacks        symbols for stacks; ``frames``: one frame; ``kernel_symbols``:
-/proc/kallsyms output_file   writes lines to a file or standard output
+decode        the bytes of a ring buffer → lines or events, in bulk
+formatters/   one record → text, JSON or an event
+stacks        symbols for stacks; ``frames``: one frame; ``kernel_symbols``: /proc/kallsyms
+symbol_needs  whether symbols of processes are needed
+cgroup_names  the names of a cgroup as text, JSON and Python values
+output_file   writes lines to a file or standard output
 """

@@ -25,6 +25,7 @@ from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
     BytesColumn,
+    CgroupColumn,
     CommColumn,
     ConstColumn,
     FloatColumn,
@@ -303,6 +304,8 @@ def _expression(index: int, bit: int, field: RecordField, form: Formatter, order
             expression = form.raw_bytes(value)
         case SymbolColumn():
             expression = form.symbol(column.kind, value)
+        case CgroupColumn():
+            expression = form.cgroup(column.kind, value)
         case IntColumn():
             expression = _integer(index, bit, field, column, form)
         case _:

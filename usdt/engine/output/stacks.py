@@ -21,25 +21,24 @@ from usdt.base.errors import TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import printable
 from usdt.engine.compiler.record.columns import (
+    CgroupColumn,
     StackColumn,
     StackCopyColumn,
-    StructColumn,
-    StructListColumn,
-    SymbolColumn,
     SymbolKind,
     stack_column,
 )
-from usdt.engine.language.tree import Call, Name, StackKind, stack_of, walk
+from usdt.engine.language.tree import StackKind
 from usdt.engine.output.frames import Frame, Stack, folded, frame_json, frame_text, merged
+from usdt.engine.output.symbol_needs import needs_user_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from usdt.arch.unwind_rows import CodeRange
-    from usdt.engine.compiler.record.columns import AnyStack, Column
+    from usdt.cgroups.known import CgroupNames
+    from usdt.engine.compiler.record.columns import AnyStack
     from usdt.engine.compiler.record.layout import RecordLayout
-    from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.kernel_symbols import KernelSymbols
     from usdt.engine.output.python_processes import PythonProcesses
 
@@ -51,11 +50,9 @@ __all__ = (
     "incomplete",
     "no_frames",
     "no_frames_folded",
-    "shows_user_stacks",
     "stack_folded",
     "stack_json",
     "stack_lines",
-    "wants_user_symbols",
 )
 
 _FIRST = frozenset((0,))  # the positions of addresses that are no return addresses
@@ -162,6 +159,7 @@ class StackResolver(Closeable):
         self._user: UserSymbols | None = None
         self._kernel = kernel
         self._kept: dict[Any, str] = {}
+        self._cgroups: CgroupNames | None = None
 
     # ------------------------------------------------------------ names
 
@@ -221,6 +219,8 @@ class StackResolver(Closeable):
 
     def observe(self, pids: Sequence[int]) -> None:
         """Record the mappings of processes, if user symbols are needed."""
+        if self._cgroups is not None:
+            self._cgroups.look()
         user = self._user_symbols() if self.wanted else None
         if user is not None:
             user.look()
@@ -248,11 +248,23 @@ class StackResolver(Closeable):
         self.wanted = self.wanted or any(
             needs_user_symbols(field.column, structures=structures) for field in layout.fields
         )
+        if any(isinstance(field.column, CgroupColumn) for field in layout.fields):
+            self.cgroups()
 
     def close(self) -> None:
         """Free all resources. Idempotent."""
         if self._user is not None:
             self._user.close()
+        if self._cgroups is not None:
+            self._cgroups.close()
+
+    def cgroups(self) -> CgroupNames:
+        """Return the names of cgroups; the first call begins to watch those that are made."""
+        if self._cgroups is None:
+            from usdt.cgroups.known import KnownCgroups  # noqa: PLC0415 - few runs show them
+
+            self._cgroups = KnownCgroups()
+        return self._cgroups
 
     def code(self) -> CodeSource | None:
         """Return what knows the code of running processes; None if nothing does."""
@@ -378,39 +390,6 @@ class StackResolver(Closeable):
             shown = render(column.kind, self.value(column, pid, data, length))
             found = self._kept[key] = shown
         return found
-
-
-def needs_user_symbols(column: Column, *, structures: bool) -> bool:
-    """Return whether a column can be shown only with symbols of processes."""
-    match column:
-        case StackColumn() | StackCopyColumn():
-            return column.kind is not StackKind.KERNEL
-        case SymbolColumn():
-            return column.kind.stack is StackKind.USER
-        case StructColumn():
-            return structures and not column.kernel
-        case StructListColumn():
-            return structures
-    return False
-
-
-def shows_user_stacks(request: ProbeText) -> bool:
-    """Return whether a probe's items show stacks of processes."""
-    stacks = (stack_of(item.expression) for item in request.items)
-    return any(stack is not None and stack[0] is StackKind.USER for stack in stacks)
-
-
-def wants_user_symbols(request: ProbeText) -> bool:
-    """Return whether a probe's items show symbols of processes: ``ustack``, ``usym()``, ``caller``.
-
-    The ``caller`` of a kernel function is none.
-    """
-    nodes = [node for item in request.items for node in walk(item.expression)]
-    return shows_user_stacks(request) or any(
-        (isinstance(node, Name) and node.name == "caller" and request.kind == "uprobe")
-        or (isinstance(node, Call) and node.function == "usym")
-        for node in nodes
-    )
 
 
 def addresses_in(data: bytes, order: str = "=") -> list[int]:

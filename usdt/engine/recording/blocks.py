@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 __all__ = (
+    "CGROUPS",
     "DATA",
     "END",
     "FILE",
@@ -66,13 +67,14 @@ FILE = b"FILE"  # JSON: traced files and their build IDs
 MAPS = b"MAPS"  # JSON: the mappings of a process, for the symbols of its stacks
 KSYM = b"KSYM"  # the kernel's symbols, compressed by zlib: lines as in /proc/kallsyms
 PYTHON = b"PYCO"  # JSON: code objects of a process, for the frames of its Python stacks
+CGROUPS = b"CGRP"  # JSON: names of cgroups by ID, before the first record that shows one
 DATA = b"DATA"  # records as they were in the ring buffer
 END = b"END\0"  # JSON: losses; the last block
 
 _HEADER = struct.Struct("<4sIIIII")
-_KINDS = frozenset({HEAD, VARIANT, FILE, MAPS, KSYM, PYTHON, DATA, END})
-#: The kinds that symbols come from.
-SYMBOLS = (MAPS, KSYM, PYTHON)
+_KINDS = frozenset({HEAD, VARIANT, FILE, MAPS, KSYM, PYTHON, CGROUPS, DATA, END})
+#: The kinds that symbols and names come from.
+SYMBOLS = (MAPS, KSYM, PYTHON, CGROUPS)
 
 
 class RecordingError(TracingError, ValueError):

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from usdt.base.errors import TracingError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf.ringbuf import HEADER, equal_runs
+from usdt.cgroups.known import RestoredCgroups
 from usdt.engine.compiler.record.columns import (
+    CgroupColumn,
     Column,
     StackColumn,
     StackCopyColumn,
@@ -27,6 +29,7 @@ from usdt.engine.output.frames import Frame, Stack
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.recording.blocks import (
+    CGROUPS,
     KSYM,
     MAPS,
     MAX_CONTENT,
@@ -50,6 +53,7 @@ __all__ = (
     "RecordedStacks",
     "Snapshots",
     "pids_in",
+    "wants_cgroups",
     "wants_kernel",
     "wants_processes",
     "wants_stacks",
@@ -127,6 +131,11 @@ def wants_processes(layout: RecordLayout) -> bool:
 def wants_kernel(layout: RecordLayout) -> bool:
     """Return whether records of a layout contain addresses of the kernel."""
     return any(_has_addresses(field.column, StackKind.KERNEL) for field in layout.fields)
+
+
+def wants_cgroups(layout: RecordLayout) -> bool:
+    """Return whether records of a layout contain IDs of cgroups that are shown by names."""
+    return any(isinstance(field.column, CgroupColumn) for field in layout.fields)
 
 
 def _has_addresses(column: Column, kind: StackKind) -> bool:
@@ -344,12 +353,13 @@ class RecordedStacks(StackResolver):
     ) -> None:
         self._restored = _Restored(symbols)
         self._restored.lines = lines
+        self._restored_cgroups = RestoredCgroups()
         self._compressed = b""
         order = "<" if byteorder == "little" else ">"
         super().__init__(lambda: self._restored, order=order, machine=machine, lines=lines)
 
     def take(self, block: Block) -> None:
-        """Restore a block of kind MAPS, KSYM or PYTHON.
+        """Restore a block of kind MAPS, KSYM, PYTHON or CGROUPS.
 
         Raises:
             RecordingError: the block is damaged.
@@ -358,10 +368,19 @@ class RecordedStacks(StackResolver):
             self._restored.restore(load(block.content), len(block.content))
         elif block.kind == PYTHON:
             self._restored.restore_python(load(block.content))
+        elif block.kind == CGROUPS:
+            try:
+                self._restored_cgroups.restore(load(block.content))
+            except ValueError as err:
+                raise RecordingError(str(err)) from err
         elif block.kind == KSYM:
             self._compressed = block.content
             self._kernel = None
         self._kept.clear()
+
+    def cgroups(self) -> RestoredCgroups:
+        """Return the names of cgroups in the recording; never this machine's."""
+        return self._restored_cgroups
 
     def _kernel_symbols(self) -> KernelSymbols:
         # The kernel symbols of the recording, decompressed when first needed; never this machine's.

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError, TracingError
 from usdt.bpf.ringbuf import DISCARD, count_committed, equal_runs
+from usdt.cgroups.known import KnownCgroups
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.recording.blocks import (
+    CGROUPS,
     DATA,
     END,
     FILE,
@@ -24,7 +26,13 @@ from usdt.engine.recording.blocks import (
     frame,
 )
 from usdt.engine.recording.description import Clock, Closing, RecordedVariant, TracedFile, dump
-from usdt.engine.recording.processes import ProcessSnapshots, pids_in, wants_kernel, wants_processes
+from usdt.engine.recording.processes import (
+    ProcessSnapshots,
+    pids_in,
+    wants_cgroups,
+    wants_kernel,
+    wants_processes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -74,6 +82,7 @@ class Recorder:
         self._processes = False  # whether records contain addresses of processes
         # Whether records contain addresses of the kernel, which need its symbols
         self._kernel = False
+        self._cgroups: KnownCgroups | None = None  # if records contain IDs of cgroups
 
     # ------------------------------------------------------------ for the session
 
@@ -82,6 +91,8 @@ class Recorder:
         variant = RecordedVariant(number, probe, plan.layout)
         self._variants.append(variant)
         self._processes = self._processes or wants_processes(variant.layout)
+        if self._cgroups is None and wants_cgroups(variant.layout):
+            self._cgroups = KnownCgroups()
         if wants_kernel(variant.layout) and not self._kernel:
             self._kernel = True
             symbols = KernelSymbols.running().to_bytes()
@@ -157,6 +168,8 @@ class Recorder:
 
     def tick(self) -> None:
         """Write the records that have waited long enough."""
+        if self._cgroups is not None:
+            self._cgroups.look()
         if not self.left():
             self.flush()
 
@@ -184,6 +197,9 @@ class Recorder:
         self._gathered = self._gathered_records = 0
         if self.snapshots is not None:
             self._waiting += self.snapshots.blocks(final=final)
+        names = {} if self._cgroups is None else self._cgroups.take_names()
+        if names:
+            self._waiting.append(frame(Block(CGROUPS, dump(names))))
         if content:
             self._waiting.append(frame(Block(DATA, content, records)))
         waiting, self._waiting = self._waiting, []
@@ -201,6 +217,8 @@ class Recorder:
         """Free the snapshots of processes; the output file stays open."""
         if self.snapshots is not None:
             self.snapshots.close()
+        if self._cgroups is not None:
+            self._cgroups.close()
 
     def _put(self, content: bytes) -> None:
         if self._output is None:

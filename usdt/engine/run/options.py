@@ -214,7 +214,7 @@ class AggregateOptions:
 def ring_buffer_size(options: TraceOptions, requests: Sequence[ProbeText]) -> int:
     """Return the bytes of the ring buffer: as asked for, or more if stacks are copied into it."""
     from usdt.engine.language.tree import StackKind  # noqa: PLC0415 - not for --help
-    from usdt.engine.output.stacks import shows_user_stacks  # noqa: PLC0415
+    from usdt.engine.output.symbol_needs import shows_user_stacks  # noqa: PLC0415
 
     if options.buffer is not None:
         return options.buffer

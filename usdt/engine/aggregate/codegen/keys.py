@@ -43,6 +43,7 @@ from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
     BytesColumn,
+    CgroupColumn,
     CommColumn,
     ConstColumn,
     FloatColumn,
@@ -206,7 +207,7 @@ class KeyEmitter:
                 writer.aggregate_address(output.node)
                 asm.mov(R8, R3)
                 self._read(writer, output, start, field.size)
-            case IntColumn() | FloatColumn() | SymbolColumn():
+            case IntColumn() | FloatColumn() | SymbolColumn() | CgroupColumn():
                 writer.value(output.node)
                 if self.tasks and isinstance(output.node, Builtin) and output.node.name == "tid":
                     emit_unique_thread(asm, R0)

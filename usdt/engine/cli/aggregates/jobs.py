@@ -86,6 +86,8 @@ class AggregateJob:
         plain = settings.as_json or settings.folded or settings.path
         self.live = self.aggregate.interval is None and output.terminal and not plain
         self.next = time.monotonic() + self._pause()
+        if self.aggregation.cgroups:
+            self.resolver.cgroups()
         if self.aggregation.names:
             self.resolver.begin(self.options.targets.pids)
 
@@ -93,7 +95,7 @@ class AggregateJob:
         # Returns the seconds between two ticks.
         if self.aggregate.interval is not None:
             return self.aggregate.interval
-        if self.options.run.count or self.aggregation.names:
+        if self.options.run.count or self.aggregation.names or self.aggregation.cgroups:
             return _CHECK_SECONDS
         return _REDRAW_SECONDS if self.live else math.inf
 
@@ -247,7 +249,7 @@ class AggregateJob:
         return time_of_day(seconds, self.aggregate.interval)
 
     def _observe(self, rows: list[Row]) -> None:
-        if self.aggregation.names:
+        if self.aggregation.names or self.aggregation.cgroups:
             parts = (part for row in rows for part in row.key)
             pids = {part.pid for part in parts if isinstance(part, (Stack, Address)) and part.pid}
             self.resolver.observe([*{*pids, *self.options.targets.pids}])

@@ -28,6 +28,7 @@ from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
     BytesColumn,
+    CgroupColumn,
     CommColumn,
     ConstColumn,
     FloatColumn,
@@ -156,7 +157,7 @@ class RecordEmitter:
                 self._stack(output, column)
             case StackCopyColumn():
                 self._stack_copy(output, column)
-            case IntColumn() | SymbolColumn():
+            case IntColumn() | SymbolColumn() | CgroupColumn():
                 self._number(index, output, 8)
             case FloatColumn():
                 self._number(index, output, column.width)

@@ -23,6 +23,7 @@ from usdt.engine.language.tree import MAX_FRAMES, StackKind
 
 if TYPE_CHECKING:
     from usdt.btf.values.type_snapshot import TypeSnapshot
+    from usdt.cgroups.labels import CgroupName
     from usdt.engine.compiler.value_names import ValueNames
 
 __all__ = (
@@ -31,6 +32,7 @@ __all__ = (
     "ArrayColumn",
     "BufferColumn",
     "BytesColumn",
+    "CgroupColumn",
     "Column",
     "CommColumn",
     "ConstColumn",
@@ -163,6 +165,18 @@ class SymbolColumn:
     def struct_code(self) -> str:
         """See the module."""
         return "q" if self.type.kind is ValueClass.SIGNED else "Q"
+
+
+@frozen
+class CgroupColumn:
+    """The ID of a cgroup that is shown by a name; ``kind`` says by which."""
+
+    kind: CgroupName
+
+    size = WORD
+    prefix_size = 0
+    stored = True
+    struct_code = "Q"
 
 
 @frozen
@@ -378,6 +392,7 @@ AnyStack = StackColumn | StackCopyColumn
 Column = (
     IntColumn
     | SymbolColumn
+    | CgroupColumn
     | FloatColumn
     | BytesColumn
     | StringColumn

@@ -31,6 +31,7 @@ from usdt.arch.unwinding import STACK_UNIT
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.btf.values.type_snapshot import TypeSnapshot
+from usdt.cgroups.labels import CgroupName
 from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.compiler.limits import MAX_OUTPUTS, MAX_READ
 from usdt.engine.compiler.record.columns import (
@@ -38,6 +39,7 @@ from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
     BytesColumn,
+    CgroupColumn,
     Column,
     CommColumn,
     ConstColumn,
@@ -158,6 +160,8 @@ def _described(column: Column) -> tuple[str, ValueType, str]:
             return column.format.value, column.type, ""
         case SymbolColumn():
             return column.kind.value, column.type, ""
+        case CgroupColumn():
+            return column.kind.value, _POINTER, ""
         case FloatColumn():
             return "float", ValueType(ValueClass.FLOAT, column.width), ""
         case BytesColumn():
@@ -209,6 +213,10 @@ def _symbol(members: dict[str, Any]) -> Column | None:
     if not isinstance(plain, IntColumn):
         return None
     return SymbolColumn(plain.type, SymbolKind(members["form"]))
+
+
+def _cgroup(members: dict[str, Any]) -> Column | None:
+    return CgroupColumn(CgroupName(members["form"])) if _size(members) == WORD else None
 
 
 def _float(members: dict[str, Any]) -> Column | None:
@@ -292,6 +300,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Column | None]] = {
     "typed": _typed,
     **{kind.value: _stack for kind in StackKind},
     "stack_copy": _stack_copy,
+    **dict.fromkeys([kind.value for kind in CgroupName], _cgroup),
     "comm": lambda _: CommColumn(),
     "func": lambda members: ConstColumn(_text(members, "reason")),
     "opaque": lambda members: UnavailableColumn(_text(members, "reason")),

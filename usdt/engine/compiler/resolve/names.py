@@ -20,6 +20,7 @@ from usdt.arch.locations import (
 from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.base.frozen import replace
 from usdt.base.text import closest
+from usdt.cgroups.labels import CgroupName
 from usdt.engine.compiler.ir import (
     DURATION,
     S32,
@@ -58,6 +59,7 @@ __all__ = (
     "resolve_register",
 )
 
+CGROUP_NAMES = frozenset(kind.value for kind in CgroupName)
 KINDS = {True: ValueClass.SIGNED, False: ValueClass.UNSIGNED}  # whether signed → class
 
 
@@ -98,6 +100,10 @@ def resolve_name(tree: Name, scope: Scope) -> Node:
         raise scope.error(tree, _no_argument(name, scope))
     if name == "comm":
         raise scope.error(tree, 'comm is a string: compare it, as in comm == "nginx"')
+    if name in CGROUP_NAMES:
+        how = f"--{name} NAME" if name != "cgroup_path" else "--cgroup PATH"
+        reason = f"{name} is looked up when a hit is shown, so it stands alone; select with {how}"
+        raise scope.error(tree, reason)
     if name == "func":
         raise scope.error(tree, 'func is a string: compare it, as in func == "a name"')
     if name == ALL_ARGUMENTS:
@@ -243,6 +249,7 @@ def _nearest(name: str, scope: Scope) -> str:
         DURATION,
         "caller",
         *TASK_BUILTINS,
+        *CGROUP_NAMES,
         "comm",
         "func",
         *STACKS,

@@ -22,6 +22,7 @@ from usdt.engine.compiler.ir import (
 )
 from usdt.engine.compiler.resolve.arrays import ArrayComparisons
 from usdt.engine.compiler.resolve.conversions import convert, promote
+from usdt.engine.compiler.resolve.names import CGROUP_NAMES
 from usdt.engine.compiler.resolve.operands import is_string
 from usdt.engine.language.tree import BUILTINS, Call, Member, Name, Text
 
@@ -46,6 +47,9 @@ class StringComparisons(ArrayComparisons):
             LanguageError: the other side is not a string, a string is too long, or the operator is
                 not ``==`` or ``!=``.
         """
+        for side in (tree.left, tree.right):
+            if isinstance(side, Name) and side.name in CGROUP_NAMES:
+                self.resolve(side)  # an argument of this name, or an error
         found = self.compare_array(tree)
         if found is not None:
             return found

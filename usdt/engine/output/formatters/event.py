@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.columns import IntFormat
 from usdt.engine.compiler.record.length_prefix import NULL, reason_of
+from usdt.engine.output import cgroup_names
 from usdt.engine.output.formatters.formatter import (
     Event,
     FieldSource,
@@ -25,6 +26,7 @@ from usdt.engine.output.truncated import TruncatedHex, TruncatedInt, TruncatedLi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.cgroups.labels import CgroupName
     from usdt.engine.compiler.record.columns import (
         AnyStack,
         ArrayColumn,
@@ -143,6 +145,10 @@ class EventFormatter:
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.frame({constant(self.names, kind)}, contexts[key][0], {value})"
+
+    def cgroup(self, kind: CgroupName, value: str) -> str:
+        show, which = constant(self.names, cgroup_names.value), constant(self.names, kind)
+        return f"{show}(stacks.cgroups(), {which}, {value})"
 
 
 def _dict(values: Sequence[FieldSource]) -> str:

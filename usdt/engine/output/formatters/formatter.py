@@ -13,6 +13,7 @@ from usdt.engine.output.frames import Frame
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.cgroups.labels import CgroupName
     from usdt.engine.compiler.record.columns import (
         AnyStack,
         ArrayColumn,
@@ -216,6 +217,9 @@ class Formatter(Protocol):
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         """Format the symbol at an address."""
+
+    def cgroup(self, kind: CgroupName, value: str) -> str:
+        """Format a name of the cgroup with an ID."""
 
 
 def escape(text: str) -> str:

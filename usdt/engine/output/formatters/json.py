@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.engine.compiler.record.columns import StringColumn
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
+from usdt.engine.output import cgroup_names
 from usdt.engine.output.formatters.formatter import (
     FieldSource,
     constant,
@@ -24,6 +25,7 @@ from usdt.engine.output.stacks import StackResolver
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.cgroups.labels import CgroupName
     from usdt.engine.compiler.record.columns import (
         AnyStack,
         ArrayColumn,
@@ -180,6 +182,10 @@ class JsonFormatter:
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.symbol_json({constant(self.names, kind)}, contexts[key][2], {value})"
+
+    def cgroup(self, kind: CgroupName, value: str) -> str:
+        show, which = constant(self.names, cgroup_names.json_text), constant(self.names, kind)
+        return f"{show}(stacks.cgroups(), {which}, {value})"
 
 
 class _Notes:

@@ -16,6 +16,7 @@ from usdt.engine.compiler.record.columns import (
 )
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.language.tree import StackKind
+from usdt.engine.output import cgroup_names
 from usdt.engine.output.formatters.formatter import (
     FieldSource,
     constant,
@@ -33,6 +34,7 @@ from usdt.engine.output.wall_clock import WallClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.cgroups.labels import CgroupName
     from usdt.engine.compiler.record.columns import (
         ArrayColumn,
         BufferColumn,
@@ -219,6 +221,10 @@ class TextFormatter:
 
     def symbol(self, kind: SymbolKind, value: str) -> str:
         return f"stacks.symbol_text({constant(self.names, kind)}, contexts[key][2], {value})"
+
+    def cgroup(self, kind: CgroupName, value: str) -> str:
+        show, which = constant(self.names, cgroup_names.quoted_text), constant(self.names, kind)
+        return f"{show}(stacks.cgroups(), {which}, {value})"
 
 
 def _stacks_last(values: Sequence[FieldSource]) -> list[FieldSource]:

@@ -16,6 +16,7 @@ from usdt.engine.compiler.record.columns import (
     ArrayColumn,
     BufferColumn,
     BytesColumn,
+    CgroupColumn,
     CommColumn,
     ConstColumn,
     FloatColumn,
@@ -113,6 +114,8 @@ class PlanWalk:
                 raise UnsupportedFetch("bool, which an event does not record")
             case IntColumn() | SymbolColumn() | FloatColumn():
                 self.number(output)
+            case CgroupColumn():
+                raise UnsupportedFetch(f"{column.kind.value}, which an event does not record")
             case ArrayColumn():
                 self.array(output)
             case SocketAddressColumn():
