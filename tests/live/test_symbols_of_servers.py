@@ -119,6 +119,20 @@ def test_a_server_that_does_not_have_it(moved: Moved, monkeypatch: pytest.Monkey
     assert closing == "1 event, 0 lost"
 
 
+def test_downloads_are_kept_where_the_clients_of_elfutils_are_told_to(
+    moved: Moved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEBUGINFOD_URLS", moved.server)
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "elsewhere" / "kept"))
+    assert shown(moved.recording, "--debuginfod")[0]["args"]["ustack"] == moved.stack
+    kept = tmp_path / "elsewhere" / "kept" / moved.build_id
+    assert (kept / "debuginfo").is_file()
+    assert not (tmp_path / "cache" / "debuginfod_client").exists()
+    assert shown(moved.recording)[0]["args"]["ustack"] == moved.stack, "from there"
+    kept.parent.chmod(0o777)
+    assert shown(moved.recording)[0]["args"]["ustack"] != moved.stack, "others can write there"
+
+
 @pytest.mark.parametrize("servers", ["", "ftp://127.0.0.1 nonsense"])
 def test_no_server_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: str) -> None:
     monkeypatch.setenv("DEBUGINFOD_URLS", servers)

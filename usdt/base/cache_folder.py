@@ -21,17 +21,18 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _ROOT_CACHE = "/var/cache"
 
 
-def open_cache_folder(names: Sequence[str], *, create: bool = True) -> int | None:
+def open_cache_folder(names: Sequence[str], *, create: bool = True, base: str = "") -> int | None:
     """Open a directory below the user's cache directory; the caller closes the descriptor.
 
     Args:
         names: the names of our own directories, each below the one before.
         create: create what is missing.
+        base: an absolute path that is used instead of the user's cache directory.
 
     Returns:
         The descriptor; None if there is no such directory that only this user can write to.
     """
-    base = os.environ.get("XDG_CACHE_HOME", "")
+    base = base or os.environ.get("XDG_CACHE_HOME", "")
     home = ""
     if not base.startswith("/"):
         home = base = os.path.expanduser("~")  # noqa: PTH111 - text

@@ -4,8 +4,9 @@
     SERVER/buildid/BUILDID/executable    the program or library
 
 What is downloaded is kept where the clients of elfutils and gdb keep it,
-``$XDG_CACHE_HOME/debuginfod_client/BUILDID/debuginfo`` and ``…/executable``; what they have
-downloaded is used, too. A file counts only if it has the build ID.
+``$XDG_CACHE_HOME/debuginfod_client/BUILDID/debuginfo`` and ``…/executable``, or in
+``$DEBUGINFOD_CACHE_PATH/BUILDID``; what they have downloaded is used, too. A file counts only if it
+has the build ID.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class Debuginfod:
             elif self._servers:
                 self._servers.clear()
                 self.notices.append(
-                    "nothing is downloaded: the cache directory cannot be used; set XDG_CACHE_HOME"
+                    "nothing is downloaded: the cache directory cannot be used; "
+                    "set DEBUGINFOD_CACHE_PATH"
                 )
         self._absent.add((build_id, kind))
         if create:
@@ -134,7 +136,7 @@ class Debuginfod:
 
 @contextlib.contextmanager
 def _folder(build_id: str, *, create: bool) -> Iterator[int | None]:
-    folder = open_cache_folder((_CACHE, build_id), create=create)
+    folder = _cache_folder(build_id, create=create)
     try:
         yield folder
     finally:
@@ -142,9 +144,17 @@ def _folder(build_id: str, *, create: bool) -> Iterator[int | None]:
             os.close(folder)
 
 
+def _cache_folder(*names: str, create: bool) -> int | None:
+    path = os.path.abspath(os.environ.get("DEBUGINFOD_CACHE_PATH") or "/")  # noqa: PTH100 - text
+    above, _, name = path.rpartition("/")
+    if name:
+        return open_cache_folder((name, *names), create=create, base=above or "/")
+    return open_cache_folder((_CACHE, *names), create=create)
+
+
 def _tidy(build_id: str) -> None:
     # Removes the directory made for a download if nothing was downloaded.
-    parent = open_cache_folder((_CACHE,), create=False)
+    parent = _cache_folder(create=False)
     if parent is not None:
         with contextlib.suppress(OSError):  # it has another file
             os.rmdir(build_id, dir_fd=parent)
