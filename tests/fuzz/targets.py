@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cpython_target import cpython_seeds, run_cpython
 from debug_programs import C_SOURCE, CXX_SOURCE
 from elfwriter import CODE, DATA, FORMATS, Section, note, probe_elf, symbols
 from places_target import PLACE_SEEDS, run_places
@@ -473,6 +474,7 @@ TARGETS: dict[str, Target] = {
     ),
     "lines": Target(_dwarf_seeds, _run_lines, ranges=_debug_ranges),
     "unwind": Target(_dwarf_seeds, run_unwind, ranges=frame_ranges),
+    "cpython": Target(cpython_seeds, run_cpython),
     "values": Target(_btf_seeds, _run_values),
     "btf": Target(_btf_seeds, _run_btf),
     "recording": Target(_recording_seeds, _run_recording, repair=_repair_recording),
