@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from tracing_tools import USDT
 
 from usdt.base.frozen import frozen
 
-__all__ = ("HITS", "Answer", "asked", "hits_program")
+__all__ = ("HITS", "Answer", "asked", "far_processes", "hits_program", "tracing_processes")
 
 HITS = 200  # hits of threads:hit on each machine
 
@@ -54,3 +56,31 @@ def asked(*words: str, via: str = "sh -c", environment: dict[str, str] | None = 
 def hits_program() -> str:
     """A command that fires threads:hit :data:`HITS` times, for ``-c``."""
     return f"{build('default', 'threads')} -t 2 -n {HITS // 2}"
+
+
+def far_processes(mark: str) -> list[int]:
+    """Processes of far ends: whose command line has the mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in words and b"\0fleet\0" not in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def tracing_processes(mark: str) -> int:
+    """How many of the processes have a BPF program."""
+    return sum(any("bpf-prog" in link for link in _links(pid)) for pid in far_processes(mark))
+
+
+def _links(pid: int) -> list[str]:
+    """The open files of a process, which may open and close some meanwhile."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.append(str(path.readlink()))
+    return found

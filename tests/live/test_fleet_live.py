@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
 import re
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fleets import HITS, asked, hits_program
+from fleets import HITS, asked, far_processes, hits_program, tracing_processes
+from processes import running
 from tracing_tools import USDT, until
 
 pytestmark = pytest.mark.root
@@ -41,6 +41,33 @@ def test_the_table_is_that_of_one_machine() -> None:
     assert found.text == f"   COUNT  PROBE\n     {2 * HITS}  {PROBE}\n"
     assert re.fullmatch(r"toolkit [0-9a-f]{12} \([0-9.]+ MB\) sent to [0-9]", found.messages[-2])
     assert found.messages[-1] == "2 asked, 2 answered, 0 failed"
+
+
+def test_the_largest_groups_are_those_of_all_machines() -> None:
+    words = ("count", "-c", hits_program(), f"{PROBE}", "--by", "arg1", "--top", "3")
+    found = asked("--nodes", "n[1-2]", "--json", "--", *words)
+    assert [one["count"] for one in found.objects[:-2]] == [4, 4, 4]
+    assert found.objects[-2] == {"left_out": {"keys": 97, "count": 4 * 97, "largest": 4}}
+
+
+def test_results_come_while_machines_run(mark: str) -> None:
+    fired = "while true; do /bin/true; done"
+    with running("sh", "-c", fired), started(mark, 2, "--update", "0.2") as child:
+        until(lambda: tracing_processes(mark) == 2, "programs to be attached", timeout=30)
+        for pid in far_processes(mark):  # both die: what they have sent remains
+            until(lambda pid=pid: written(pid) > 400, "results to be written", timeout=30)
+            os.kill(pid, signal.SIGKILL)
+        output, _ = child.communicate(timeout=30)
+    lines = [json.loads(line) for line in output.splitlines()]
+    assert (child.returncode, lines[-1]["fleet"]["failed"]) == (1, 2)
+    assert lines[0]["count"] > 0
+    assert lines[-1]["fleet"]["reasons"][0]["reason"] == "the command exited with status 137"
+
+
+def written(pid: int) -> int:
+    """The bytes that a process has written."""
+    text = Path(f"/proc/{pid}/io").read_text()
+    return int(text.split("wchar:")[1].split()[0])
 
 
 def test_statistics_and_histograms_are_added() -> None:
@@ -102,30 +129,17 @@ def test_an_error_of_the_command_is_said_once() -> None:
     assert [line for line in found.messages if line.startswith("failed: n[1-3] (3): ")]
 
 
-def far_processes(mark: str) -> list[int]:
-    """Processes of far ends: whose command line has the mark."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-        except OSError:
-            continue
-        if mark.encode() in words and b"\0fleet\0" not in words:
-            found.append(int(path.parent.name))
-    return found
-
-
 @pytest.fixture
 def mark(tmp_path: Path) -> str:
     """A duration that the processes of a test alone have on their command lines."""
     return f"{os.getpid()}{tmp_path.name[-1]}.125"
 
 
-def started(mark: str, nodes: int, **more: Any) -> subprocess.Popen[str]:
+def started(mark: str, nodes: int, *options: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(
-        [USDT, "fleet", "--nodes", f"n[1-{nodes}]", "--via", "sh -c", "--json", "--",
-         "kprobe", "count", "syscall:getpid", "-d", mark],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+        [USDT, "fleet", "--nodes", f"n[1-{nodes}]", "--via", "sh -c", *options, "--json", "--",
+         "kprobe", "count", "syscall:execve", "-d", mark],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     until(lambda: len(far_processes(mark)) >= nodes, "all far ends to trace", timeout=30)
     return child
@@ -133,7 +147,7 @@ def started(mark: str, nodes: int, **more: Any) -> subprocess.Popen[str]:
 
 def test_an_interrupt_ends_every_far_end_and_shows_what_there_is(mark: str) -> None:
     with started(mark, 3) as child:
-        until(lambda: tracing(mark) == 3, "programs to be attached", timeout=30)
+        until(lambda: tracing_processes(mark) == 3, "programs to be attached", timeout=30)
         child.send_signal(signal.SIGINT)
         until(lambda: not far_processes(mark), "far ends to end", timeout=2)
         output, _ = child.communicate(timeout=30)
@@ -143,24 +157,9 @@ def test_an_interrupt_ends_every_far_end_and_shows_what_there_is(mark: str) -> N
 
 def test_the_death_of_this_end_leaves_nothing_attached(mark: str) -> None:
     with started(mark, 3) as child:
-        until(lambda: tracing(mark) == 3, "programs to be attached", timeout=30)
+        until(lambda: tracing_processes(mark) == 3, "programs to be attached", timeout=30)
         child.kill()
         until(lambda: not far_processes(mark), "far ends to end", timeout=2)
-
-
-def tracing(mark: str) -> int:
-    """How many of the processes have a BPF program."""
-    return sum(any("bpf-prog" in link for link in links(pid)) for pid in far_processes(mark))
-
-
-def links(pid: int) -> list[str]:
-    """The open files of a process, which may open and close some meanwhile."""
-    found = []
-    with contextlib.suppress(FileNotFoundError):
-        for path in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                found.append(str(path.readlink()))
-    return found
 
 
 def test_copies_are_removed(tmp_path: Path) -> None:
@@ -170,4 +169,4 @@ def test_copies_are_removed(tmp_path: Path) -> None:
     assert len([*(tmp_path / "usdt-fleet").glob("usdt-*.pyz")]) == 1
     found = asked("--nodes", "n1", "--clean", environment=environment)
     assert not [*tmp_path.iterdir()]
-    assert found.messages == ["removed 1 copies of the toolkit", "1 asked, 1 answered, 0 failed"]
+    assert found.messages == ["copies of the toolkit removed: 1", "1 asked, 1 answered, 0 failed"]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdt.base.durations import nanoseconds
-from usdt.engine.cli.click_group import Seconds, say
+from usdt.base.frozen import frozen
+from usdt.engine.cli.click_group import Seconds, plural, say
 from usdt.engine.cli.options import output_options
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = ("fleet",)
 _EVENTS = ("trace", "spans")
 _AGGREGATIONS = ("count", "hist", "stats", "latency")
 _REDRAW_SECONDS = 1.0
+_DIGITS = 7  # of --top, at most
 
 # \b keeps click from filling the paragraphs below it.
 _HELP = """Run a command on many machines, and add up their results.
@@ -59,6 +61,14 @@ usdt fleet --nodes 'web[1-400]' --clean
     metavar="DURATION",
     help="Give up on machines that do not start, or end, in this time.",
 )
+@click.option(
+    "--update",
+    type=Seconds(0, min_open=True),
+    default=5.0,
+    show_default=True,
+    metavar="DURATION",
+    help="How often machines send the results that they have.",
+)
 @click.option("--by", type=click.Choice(["host"]), help="Keep the machines apart.")
 @click.option("--clean", is_flag=True, help="Remove the toolkit from the caches of the machines.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what each machine says.")
@@ -71,59 +81,87 @@ def fleet(command: tuple[str, ...], **values: Any) -> int:
 
     if values["clean"] and command:
         raise click.UsageError("--clean takes no command")
-    words = [] if values["clean"] else _checked(command)
+    parsed = _Command(()) if values["clean"] else _parsed(command, values["update"])
     names = expanded(values["nodes"])
     with OutputFile(values["output"]) as output:
-        return _Run(values, words, names, output).run()
+        return _Run(values, parsed, names, output).run()
 
 
-def _checked(command: tuple[str, ...]) -> list[str]:
-    # Returns the words for the far end, which prints JSON.
-    words = [*command]
+@frozen
+class _Command:
+    # What runs on each machine, and what is done with its results here.
+    words: tuple[str, ...]
+    events: bool = False
+    duration: float = 0.0
+    top: int | None = None
+
+
+def _parsed(given: tuple[str, ...], update: float) -> _Command:
+    words = [*given]
     group = [words.pop(0)] if words[:1] in (["usdt"], ["kprobe"]) else []
     if not words or words[0] not in (*_EVENTS, *_AGGREGATIONS):
         known = ", ".join((*_EVENTS, *_AGGREGATIONS))
         what = f"cannot run {words[0]!r} on a fleet" if words else "no command"
         raise click.UsageError(f"{what}; give one of {known} after --")
-    for word in words:
-        if word in ("-o", "--output") or word.startswith("--output="):
-            raise click.UsageError(f"{word} would write on each machine; give it before --")
-    return [*group, words[0], "--json", *words[1:]]
+    name, *rest = words
+    if _value(rest, "-o", "--output") is not None:
+        raise click.UsageError("-o would write on each machine; give it before --")
+    duration = _seconds(_value(rest, "-d", "--duration"))
+    if name in _EVENTS:
+        return _Command((*group, name, "--json", *rest), events=True, duration=duration)
+    # The largest groups of all machines need not be the largest of any.
+    top = _value(rest, "--top", remove=True)
+    if top is not None and not (top.isdecimal() and 0 < len(top) < _DIGITS):
+        raise click.UsageError(f"--top {top}: not a number of groups")
+    alone = _value(rest, "-i", "--interval") is None and _value(rest, "-n", "--count") is None
+    if alone and duration > update:
+        rest = ["--interval", f"{update:g}", *rest]
+    return _Command(
+        (*group, name, "--json", *rest), duration=duration, top=None if top is None else int(top)
+    )
 
 
-def _duration(words: list[str]) -> float:
-    # Returns the seconds of -d in a command; infinite if it has none.
+def _value(words: list[str], *names: str, remove: bool = False) -> str | None:
+    # Returns the value of an option in a command; None if it is not there.
     for index, word in enumerate(words):
-        following = words[index + 1] if index + 1 < len(words) else ""
-        text = following if word in ("-d", "--duration") else ""
-        if word.startswith("--duration="):
-            text = word.partition("=")[2]
-        elif word.startswith("-d") and not word.startswith("--"):
-            text = text or word[2:]
-        found = nanoseconds(text)
-        if found is not None:
-            return found / 1e9
-        try:
-            return float(text)
-        except ValueError:
-            continue
-    return math.inf
+        for name in names:
+            if word == name:
+                found, size = "".join(words[index + 1 : index + 2]), 2
+            elif name.startswith("--") and word.startswith(f"{name}="):
+                found, size = word.partition("=")[2], 1
+            elif not name.startswith("--") and word.startswith(name):
+                found, size = word[len(name) :], 1
+            else:
+                continue
+            if remove:
+                del words[index : index + size]
+            return found
+    return None
+
+
+def _seconds(text: str | None) -> float:
+    # Returns a duration in seconds; infinite if there is none, or none that can be read.
+    found = nanoseconds(text or "")
+    try:
+        return float(text or "inf") if found is None else found / 1e9
+    except ValueError:
+        return math.inf
 
 
 class _Run:
     # One run: the machines, their results, and what is shown.
     def __init__(
-        self, values: dict[str, Any], words: list[str], names: list[str], output: OutputFile
+        self, values: dict[str, Any], command: _Command, names: list[str], output: OutputFile
     ) -> None:
         from usdt.fleet.machine import Machine  # noqa: PLC0415 - not for --help
         from usdt.fleet.merged import Merged  # noqa: PLC0415 - not for --help
 
         self.values = values
-        self.words = words
+        self.command = command
         self.output = output
         self.word = secrets.token_hex(8)
-        self.events = bool(words) and not {*words[:2]}.isdisjoint(_EVENTS)
-        self.merged: Merged = Merged(by_host=values["by"] == "host")
+        self.events = command.events
+        self.merged: Merged = Merged(by_host=values["by"] == "host", top=command.top)
         self.machines: list[Machine] = [Machine(name, self.word, self._take) for name in names]
         self.width = max(map(len, names))
         self.unusable = 0
@@ -156,7 +194,7 @@ class _Run:
             "word": self.word,
             "digest": self.app.digest,
             "size": len(self.app.content),
-            "command": self.words,
+            "command": self.command.words,
             "clean": self.values["clean"],
         }
         return Connection(
@@ -165,7 +203,7 @@ class _Run:
             self.app.content,
             self.values["fanout"],
             self.values["timeout"],
-            _duration(self.words) if self.words else 0.0,
+            self.command.duration,
         )
 
     def _take(self, host: str, found: dict[str, Any]) -> None:
@@ -206,13 +244,21 @@ class _Run:
         if self.values["as_json"]:
             lines = [] if self.events else [json.dumps(one) + "\n" for one in self.merged.results()]
             found |= {"lost": self.merged.lost, "unreadable": self.merged.unreadable}
+            if left_out := self.merged.left_out():
+                lines.append(json.dumps({"left_out": left_out}) + "\n")
             self.output.write([*lines, json.dumps({"fleet": found}) + "\n"])
         elif not self.events:
             self.output.write(self.merged.lines())
-        for line in message_lines(self.machines):
+            if left_out := self.merged.left_out():
+                groups = plural(left_out["keys"], "group")
+                say(f"{groups} left out, with {plural(left_out['count'], 'hit')}")
+        for machine in self.machines if self.values["verbose"] else ():
+            for line in machine.messages:
+                say(f"{machine.name}: {line}")
+        for line in [] if self.values["verbose"] else message_lines(self.machines):
             say(line)
         if self.unusable:
-            say(f"skipped {self.unusable} objects that are no results")
+            say(f"skipped {plural(self.unusable, 'object')} that cannot be added up")
         if self.merged.lost or self.merged.unreadable:
             say(f"lost on all machines: {self.merged.lost}; unreadable: {self.merged.unreadable}")
         self._say_copies()
@@ -222,9 +268,8 @@ class _Run:
 
     def _say_copies(self) -> None:
         if self.values["clean"]:
-            say(
-                f"removed {sum(machine.cleaned for machine in self.machines)} copies of the toolkit"
-            )
+            copies = sum(machine.cleaned for machine in self.machines)
+            say(f"copies of the toolkit removed: {copies}")
             return
         sent = sum(machine.received for machine in self.machines)
         size = len(self.app.content) / 1e6

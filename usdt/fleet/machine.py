@@ -145,13 +145,14 @@ class Machine:
 
     def _why(self, status: int | None) -> str:
         errors = [text for text in self.messages if text.startswith("Error: ")]
-        last = (errors or self.messages or [""])[-1].removeprefix("Error: ")
-        if self._said or (self._status is not None and last):
-            return self._said or last
+        error = errors[-1].removeprefix("Error: ") if errors else ""
+        if self._said:
+            return self._said
         if self._status is not None:
-            return f"the command exited with status {self._status}"
+            return error or f"the command exited with status {self._status}"
         if self.state is State.RUNNING:
             return "the connection was lost before the command had ended"
+        last = self.messages[-1] if self.messages else ""
         return last or f"no answer; the transport exited with status {status}"
 
     def _shared(self, reason: str) -> str:

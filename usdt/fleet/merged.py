@@ -22,13 +22,15 @@ class Merged:
 
     Args:
         by_host: keep machines apart: the key begins with ``host``.
+        top: show only so many results, the largest.
 
     Attributes:
         lost: hits that machines have lost, or whose results did not fit here.
         unreadable: hits that machines have skipped.
     """
 
-    def __init__(self, *, by_host: bool = False) -> None:
+    def __init__(self, *, by_host: bool = False, top: int | None = None) -> None:
+        self._top = top
         self._by_host = by_host
         self._results: dict[Hashable, dict[str, Any]] = {}
         self.lost = 0
@@ -65,8 +67,19 @@ class Merged:
 
     def results(self) -> list[dict[str, Any]]:
         """Return the results, the largest last, as in docs/json.md."""
-        ordered = sorted(self._results.values(), key=lambda one: one["count"])
-        return [_shown(one) for one in ordered]
+        found = self._ordered()
+        return [_shown(one) for one in (found[-self._top :] if self._top else found)]
+
+    def left_out(self) -> dict[str, int]:
+        """Return what ``top`` leaves out: keys, their count, and the largest; {} if nothing."""
+        found = self._ordered()[: -self._top] if self._top else []
+        counts = [one["count"] for one in found]
+        if not counts:
+            return {}
+        return {"keys": len(counts), "count": sum(counts), "largest": max(counts)}
+
+    def _ordered(self) -> list[dict[str, Any]]:
+        return sorted(self._results.values(), key=lambda one: one["count"])
 
     def lines(self) -> list[str]:
         """Return the results as a table, or as histograms if they have buckets."""

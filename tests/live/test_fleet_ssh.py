@@ -1,0 +1,110 @@
+"""``usdt fleet`` with sixteen real sshd: the user's own ssh, exact sums, deaths, and ^C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fleets import HITS, asked, far_processes, hits_program, tracing_processes
+from ssh_machines import SshMachines
+from tracing_tools import USDT, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.root
+
+PROBE = "threads:hit"
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshMachines]:
+    with SshMachines(tmp_path_factory.mktemp("ssh")) as made:
+        yield made
+
+
+def fleet(machines: SshMachines, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [USDT, "fleet", "--nodes", machines.few, "--json", "--", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=machines.environment,
+    )
+
+
+# Sixteen start Python on this machine alone: that takes seconds.
+def test_sixteen_machines_receive_the_toolkit_once_and_are_added(machines: SshMachines) -> None:
+    words = ("--json", "--", "count", "-c", hits_program(), PROBE)
+    for nodes, number, copies in ((machines.nodes, 16, 16), (machines.few, 4, 0)):
+        found = asked("--nodes", nodes, *words, via="ssh", environment=machines.environment)
+        assert found.objects[0]["count"] == number * HITS
+        assert (found.status, found.fleet["answered"], found.fleet["lost"]) == (0, number, 0)
+        assert found.messages[-2].endswith(f" sent to {copies}")
+    kept = [*machines.folder.glob("[0-9]*/usdt-fleet/usdt-*.pyz")]
+    assert len(kept) == 16
+
+
+def test_an_interrupt_ends_all_within_two_seconds(machines: SshMachines) -> None:
+    mark = f"{os.getpid()}6.125"
+    with fleet(machines, "kprobe", "count", "syscall:getpid", "-d", mark) as child:
+        until(lambda: tracing_processes(mark) == 4, "all machines to trace", timeout=60)
+        child.send_signal(signal.SIGINT)
+        until(lambda: not far_processes(mark), "all far ends to end", timeout=2)
+        output, _ = child.communicate(timeout=30)
+    assert json.loads(output.splitlines()[-1])["fleet"]["answered"] == 4
+
+
+def test_a_machine_that_dies_keeps_what_it_had_sent(machines: SshMachines) -> None:
+    mark = f"{os.getpid()}7.125"
+    with fleet(machines, "kprobe", "trace", "syscall:getppid", "-d", mark) as child:
+        until(lambda: tracing_processes(mark) == 4, "all machines to trace", timeout=60)
+        for _ in range(20):
+            os.getppid()
+        assert child.stdout is not None
+        seen = [json.loads(child.stdout.readline()) for _ in range(4)]
+        victim = far_processes(mark)[0]
+        os.kill(session_server(victim), signal.SIGKILL)
+        until(lambda: len(far_processes(mark)) == 3, "the far end to end", timeout=2)
+        child.send_signal(signal.SIGINT)
+        rest = child.stdout.read()
+    lines = [*seen, *map(json.loads, rest.splitlines())]
+    closing = lines[-1]["fleet"]
+    assert (closing["answered"], closing["failed"], child.returncode) == (3, 1, 1)
+    (reason,) = closing["reasons"]
+    dead = reason["nodes"]
+    assert [one for one in lines if one.get("host") == dead]
+
+
+def session_server(pid: int) -> int:
+    """The sshd that serves the connection of a far end's process."""
+    while (name := (status := process(pid))[0]) != "sshd":
+        assert pid > 1, name
+        pid = int(status[1])
+    return pid
+
+
+def process(pid: int) -> tuple[str, str]:
+    text = Path(f"/proc/{pid}/stat").read_text()
+    name, rest = text[text.index("(") + 1 :].rsplit(")", 1)
+    return name, rest.split()[1]
+
+
+def test_machines_that_are_down_are_grouped(machines: SshMachines) -> None:
+    down = machines.addresses[2:4]
+    for address in down:
+        machines.stop(address)
+    found = asked(
+        *("--nodes", machines.few, "--json", "--", "count", "-c", hits_program(), PROBE),
+        via="ssh",
+        environment=machines.environment,
+    )
+    assert (found.status, found.objects[0]["count"]) == (1, 2 * HITS)
+    (reason,) = found.fleet["reasons"]
+    assert (reason["state"], reason["count"]) == ("failed", 2)
+    assert reason["reason"] == "ssh: connect to host NODE port 2222: Connection refused"
