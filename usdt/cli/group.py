@@ -61,6 +61,7 @@ _COMMANDS = {
     "report": ("usdt.cli.report:report", "Decode a recording."),
     **_TRACING,
     "fleet": ("usdt.cli.fleet:fleet", "Run a command on many machines, and add up its results."),
+    "export": ("usdt.cli.export:export", "Export probes as metrics for Prometheus."),
     "events": (
         "usdt.cli.files.events:events",
         "Show probes as definitions for uprobe_events of tracefs.",

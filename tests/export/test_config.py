@@ -1,0 +1,89 @@
+"""The configuration of ``usdt export``: every mistake is one line that says what to write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from usdt.base.errors import TracingError
+from usdt.export.config import load_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = {
+    "name": '"a"',
+    "help": '"h"',
+    "type": '"counter"',
+    "probe": '"/bin/x:p:n"',
+}
+
+
+def text(**changes: str | None) -> str:
+    """A metric's table with other keys."""
+    keys = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    return "\n".join(["[[metric]]", *(f"{key} = {value}" for key, value in keys.items())])
+
+
+def load(folder: Path, content: str) -> object:
+    """Read a configuration."""
+    (folder / "c.toml").write_text(content)
+    return load_config(str(folder / "c.toml"))
+
+
+MISTAKES = {
+    "no metric": ("", "metric: expected metrics; write [[metric]]"),
+    "not TOML": ("[[metric", "not TOML: "),
+    "an unknown key": (text(probs='"x"'), "[[metric]] a: probs: no such key; did you mean probe"),
+    "an unknown key at the top": (
+        "lisen = 1\n" + text(),
+        "lisen: no such key; did you mean listen?",
+    ),
+    "no name": (text(name=None), '[[metric]] 1: name: missing: expected text; write name = "'),
+    "a name with a space": (text(name='"a b"'), "a b: not a name"),
+    "a name of the exporter": (text(name='"usdt_up"'), "usdt_ begins the exporter's own"),
+    "a type that is none": (text(type='"gauge"'), "type: expected counter or histogram, found"),
+    "no probe": (text(probe=None), "expected probe or probes; write probe ="),
+    "a probe that cannot be parsed": (text(probe='"p:n(("'), "[[metric]] a: probe: "),
+    "no target": (text(probe='"p:n"'), "program: whom to trace is missing; write program ="),
+    "two targets": (text(pid="1", program='"x"'), "program: pid is given as well"),
+    "a histogram without a value": (text(type='"histogram"'), "expected the value to aggregate"),
+    "a duration as counter": (text(end='"/bin/x:p:m"'), "end: a duration is a histogram"),
+    "a duration without unit": (
+        text(type='"histogram"', end='"/bin/x:p:m"'),
+        'name: has the unit seconds; write name = "a_seconds"',
+    ),
+    "a key without an end": (text(key='"tid"'), "key: pairs a start with its end"),
+    "a label that is none": (text(by='{ "a-b" = "pid" }'), "by: a-b: not the name of a label"),
+    "a label le": (text(by='{ le = "pid" }'), "by: le: not the name of a label"),
+    "a comparison as label": (text(by='{ x = "pid > 1" }'), "by: x: "),
+    "a stack as label": (text(by='{ x = "ustack" }'), "by: a stack or a symbol is no label"),
+    "one expression twice": (text(by='{ x = "pid", y = "pid" }'), "pid is used twice"),
+    "two expressions": (text(by='{ x = "pid, tid" }'), "by: x: expected one expression"),
+    "series that are no number": (text(max_series='"9"'), "max_series: expected an integer from 1"),
+    "true as a number": (text(max_series="true"), "max_series: expected an integer"),
+    "the same name": (text() + "\n" + text(), "[[metric]] a: name: used twice"),
+    "a range backwards": (
+        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', range="[5, 1]"),
+        "range: expected two integers, low and high",
+    ),
+    "a port that is none": ('listen = "x:99999"\n' + text(), "listen: x:99999: expected HOST:PORT"),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_to_write(
+    content: str, expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TracingError) as caught:
+        load(tmp_path, content)
+    message = str(caught.value)
+    assert expected in message
+    assert message.startswith(str(tmp_path / "c.toml"))
+    assert "\n" not in message
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TracingError, match="No such file"):
+        load_config(str(tmp_path / "none.toml"))

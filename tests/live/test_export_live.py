@@ -1,0 +1,153 @@
+"""``usdt export``: metrics of running programs, read as Prometheus reads them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import urllib.error
+from pathlib import Path
+
+import pytest
+from exporting import OPEN, exporting
+from fixtures import build, start
+
+
+def metric(name: str, kind: str, probe: str, *more: str) -> str:
+    """A metric's table."""
+    lines = [f'name = "{name}"', 'help = "h"', f'type = "{kind}"', f'probe = "{probe}"', *more]
+    return "\n".join(["[[metric]]", *lines, ""])
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> Path:
+    """A copy of the program whose eight threads pass hit(index, round, tid) a hundred times."""
+    return Path(shutil.copy(build("default", "threads"), tmp_path / "threads"))
+
+
+def test_counts_and_histograms_of_a_file(threads: Path, tmp_path: Path) -> None:
+    probe = f"{threads}:threads:hit"
+    text = (
+        metric("hits", "counter", probe, 'by = {thread = "arg0"}')
+        + metric("rounds", "counter", f"{probe}(arg1)")
+        + metric("round_number", "histogram", f"{probe}(arg1)", "range = [0, 128]")
+    )
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        with start(threads, "-w", "-t", 8, "-n", 100) as program:
+            program.fire()
+        for accept in (OPEN, "text/plain;version=0.0.4"):
+            found = exporter.samples(accept)
+            for index in range(8):
+                assert found["hits_total", frozenset({("thread", str(index))})] == 100
+            assert found["rounds_total", frozenset()] == 8 * sum(range(100))
+            buckets = {
+                dict(labels)["le"]: value
+                for (name, labels), value in found.items()
+                if name == "round_number_bucket"
+            }
+            edges = [0, 1, 3, 7, 15, 31, 63, 127]
+            assert {float(le): count for le, count in buckets.items()} == {
+                **{float(edge): 8.0 * min(100, edge + 1) for edge in edges},
+                float("inf"): 800.0,
+            }
+            assert found["round_number_sum", frozenset()] == 8 * sum(range(100))
+            assert found["round_number_count", frozenset()] == 800
+            assert found["usdt_up", frozenset({("metric", "hits"), ("probe", probe)})] == 1
+
+
+def test_a_duration_is_in_seconds(threads: Path, tmp_path: Path) -> None:
+    ends = f"{threads}:threads:hit"
+    text = metric("round_seconds", "histogram", ends, f'end = "{ends}"')
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        with start(threads, "-w", "-t", 1, "-n", 100) as program:
+            program.fire()
+        assert exporter.value("round_seconds_count") == 99
+        total = exporter.value("round_seconds_sum")
+        assert total is not None
+        assert 0 < total < 20
+        assert exporter.value("round_seconds_bucket", le="1.023e-06") is not None
+        assert "# UNIT round_seconds seconds" in exporter.get()[1]
+
+
+def test_labels_beyond_the_limit_are_one(threads: Path, tmp_path: Path) -> None:
+    probe = f"{threads}:threads:hit"
+    text = metric("hits", "counter", probe, 'by = {round = "arg1"}', "max_series = 10")
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        with start(threads, "-w", "-t", 8, "-n", 100) as program:
+            program.fire()
+        found = {
+            dict(labels)["round"]: v
+            for (n, labels), v in exporter.samples().items()
+            if n == "hits_total"
+        }
+        assert len(found) == 11
+        assert sum(found.values()) == 800
+        assert found["other"] == 720
+        assert exporter.value("usdt_label_overflow_total", metric="hits") == 720
+
+
+def test_programs_by_name_start_and_end(threads: Path, tmp_path: Path) -> None:
+    name = f"t{os.getpid()}"
+    threads = threads.rename(tmp_path / name)
+    text = metric("hits", "counter", "threads:hit", f'program = "{name}"')
+    up = {"metric": "hits", "probe": "threads:hit"}
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        exporter.tool.wait_error("not attached, tried again later")
+        assert exporter.value("usdt_up", **up) == 0
+        for expected in (800, 1600):
+            with start(threads, "-w", "-t", 8, "-n", 100) as program:
+                program.wait_ready()
+                exporter.wait(1, "usdt_up", **up)
+                program.fire()
+                assert exporter.value("hits_total") == expected
+            exporter.wait(0, "usdt_up", **up)
+            assert exporter.value("hits_total") == expected
+
+
+def test_an_updated_program_is_found(threads: Path, tmp_path: Path) -> None:
+    text = metric("hits", "counter", f"{threads}:threads:hit")
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        with start(threads, "-w", "-t", 8, "-n", 100) as old:
+            old.wait_ready()
+            shutil.copy(build("default", "threads"), tmp_path / "new")
+            (tmp_path / "new").rename(threads)
+            with start(threads, "-w", "-t", 8, "-n", 100) as new:
+                new.wait_ready()
+                exporter.tool.wait_error("now tracing 2 sites")
+                new.fire()
+            old.fire()
+        assert exporter.value("hits_total") == 1600
+
+
+def test_a_reload_keeps_what_has_not_changed(threads: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    same = metric("hits", "counter", f"{threads}:threads:hit")
+    gone = metric("mains", "counter", f"{threads}:threads:main")
+    fresh = metric("more", "counter", f"{threads}:threads:main")
+    with (
+        exporting(config, same + gone) as exporter,
+        start(threads, "-w", "-t", 8, "-n", 100) as one,
+    ):
+        one.fire()
+        assert exporter.value("mains_total") == 100
+        config.write_text(same + fresh)
+        exporter.tool.process.send_signal(signal.SIGHUP)
+        exporter.tool.wait_error("read again")
+        assert exporter.value("hits_total") == 800
+        one.fire()
+        assert exporter.value("hits_total") == 1600
+        assert exporter.value("more_total") == 100
+        assert exporter.value("mains_total") is None
+        config.write_text("[[metric]]\n")
+        exporter.tool.process.send_signal(signal.SIGHUP)
+        exporter.tool.wait_error("the metrics stay as they are")
+        assert exporter.value("hits_total") == 1600
+
+
+def test_only_two_paths_are_served(threads: Path, tmp_path: Path) -> None:
+    with exporting(tmp_path / "c.toml", metric("h", "counter", f"{threads}:threads:hit")) as one:
+        assert one.get(path="/-/healthy")[1] == "ok\n"
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            one.get(path="/etc/passwd")
+        assert caught.value.code == 404
+        caught.value.close()

@@ -1,0 +1,14 @@
+"""Standing questions: probes to metrics for good, ``usdt export``.
+
+config     the TOML file → metrics; checks everything that can be checked without tracing
+table      access to a table of the file, with errors that say what to write
+group      metrics that one session can compute, and the processes in which they are attached
+values     rows of the kernel → values by label; bounded labels
+families   values → families of samples, as Prometheus has them
+text       families → the text formats
+server     HTTP: /metrics and /-/healthy
+exporter   the loop: attach, look for new processes and files, reload, end
+systemd    messages to the service manager
+
+This package imports no other module at import time.
+"""

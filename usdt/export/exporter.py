@@ -1,0 +1,249 @@
+"""The exporter: attaches, reads when it is asked, reloads, and ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import TracingError
+from usdt.export.config import load_config
+from usdt.export.families import Family, Sample, family_of
+from usdt.export.group import Group, grouped
+from usdt.export.server import MetricsServer
+from usdt.export.systemd import notify
+from usdt.export.values import MetricValues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import FrameType
+
+    from usdt.engine.aggregate.session import Row
+    from usdt.export.config import Config, Metric
+    from usdt.export.endpoints import Endpoint
+
+__all__ = ("Exporter", "run_exporter")
+
+_LOOK_SECONDS = 2.0  # seconds between two looks for new processes and files
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Exporter:
+    """The attached metrics and their values.
+
+    Args:
+        say: tells the user something.
+    """
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+        self._lock = threading.Lock()
+        self._groups: list[Group] = []
+        self._values: dict[Metric, MetricValues] = {}
+        self._lost: Counter[tuple[str, str]] = Counter()  # of groups that are gone
+
+    def use(self, config: Config) -> None:
+        """Attach what a configuration asks for; metrics that stay the same keep their values."""
+        with self._lock:
+            old = {group.metrics: group for group in self._groups}
+            wanted = _keep_known(config.metrics, self._values)
+            self._values = {one: self._values.get(one) or MetricValues(one) for one in wanted}
+            self._groups = [
+                old.pop(one) if one in old else Group(one) for one in _sets(wanted, old)
+            ]
+            for group in old.values():
+                self._close(group)
+        self.look()
+
+    def look(self) -> None:
+        """Attach in new processes and files, and tell the user about it."""
+        with self._lock:
+            for group in list(self._groups):
+                group.look()
+                if group.error and len(group.metrics) > 1:
+                    group.messages.clear()
+                    self._split(group)
+                self._tell(group)
+
+    def _split(self, group: Group) -> None:
+        # One of its metrics cannot be attached: the others are attached without it.
+        self._close(group)
+        at = self._groups.index(group)
+        self._groups[at : at + 1] = parts = group.split()
+        for part in parts:
+            part.look()
+            self._tell(part)
+
+    def _tell(self, group: Group) -> None:
+        for message in group.messages:
+            self._say(message)
+        group.messages.clear()
+        self._retire(group.take_retired())
+
+    def _retire(self, rows: dict[Metric, list[Row]]) -> None:
+        for metric, last in rows.items():
+            if metric in self._values:
+                self._values[metric].retire(last)
+
+    def _close(self, group: Group) -> None:
+        group.close()
+        self._retire(group.take_retired())
+        self._lost.update(group.lost())
+
+    def collect(self) -> list[Family]:
+        """Return all metrics, and those of the exporter itself."""
+        with self._lock:
+            rows: dict[Metric, list[Row]] = {}
+            lost = Counter(self._lost)
+            attached: set[Metric] = set()
+            for group in self._groups:
+                rows |= group.rows()
+                lost.update(group.lost())
+                attached |= group.attached()
+            found = [
+                family_of(metric, values.read(rows.get(metric, ())))
+                for metric, values in self._values.items()
+            ]
+            return [*found, *_health(self._values.values(), attached, lost)]
+
+    def close(self) -> None:
+        """Detach."""
+        with self._lock:
+            for group in self._groups:
+                self._close(group)
+            self._groups.clear()
+
+
+def _keep_known(metrics: Iterable[Metric], known: Iterable[Metric]) -> list[Metric]:
+    # The same objects for metrics that have not changed: sessions know probes by identity.
+    same = {metric: metric for metric in known}
+    return [same.get(metric, metric) for metric in metrics]
+
+
+def _sets(wanted: Sequence[Metric], old: Iterable[tuple[Metric, ...]]) -> list[tuple[Metric, ...]]:
+    # The sets of metrics of sessions; those that are attached stay as they are.
+    kept = [one for one in old if all(metric in wanted for metric in one)]
+    already = {metric for one in kept for metric in one}
+    return [*kept, *grouped([metric for metric in wanted if metric not in already])]
+
+
+def _health(
+    values: Iterable[MetricValues], attached: set[Metric], lost: Counter[tuple[str, str]]
+) -> list[Family]:
+    ups = []
+    overflows = []
+    for one in values:
+        labels = ("metric", one.metric.name)
+        for probe in one.metric.probes:
+            up = Sample((labels, ("probe", probe.text)), int(one.metric in attached))
+            ups.append(up)
+        overflows.append(Sample((labels,), one.overflow))
+    losses = [
+        Sample((("probe", probe), ("reason", reason)), number)
+        for (probe, reason), number in sorted(lost.items())
+    ]
+    return [
+        Family("usdt_up", "Whether the probe is attached.", "gauge", "", tuple(dict.fromkeys(ups))),
+        Family("usdt_lost", "Hits that were not counted.", "counter", "", tuple(losses)),
+        Family(
+            "usdt_label_overflow",
+            "Hits counted under the label other.",
+            *("counter", ""),
+            tuple(overflows),
+        ),
+    ]
+
+
+class _Signals:
+    # What signals ask for; a context manager.
+    def __init__(self) -> None:
+        self.end = self.reload = False
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._previous = [(number, signal.signal(number, self._handle)) for number in _SIGNALS]
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self.reload = True
+        else:
+            self.end = True
+        os.eventfd_write(self._wake, 1)
+
+    def wait(self, seconds: float, server: MetricsServer | None) -> None:
+        # Waits for a signal, and takes the connections that come.
+        sockets = [] if server is None else [server.fileno()]
+        ready = select.select([self._wake, *sockets], [], [], seconds)[0]
+        if self._wake in ready:
+            os.eventfd_read(self._wake)
+        elif ready and server is not None:
+            server.handle_request()
+
+    def close(self) -> None:
+        for number, handler in self._previous:
+            signal.signal(number, handler)
+        os.close(self._wake)
+
+
+def run_exporter(
+    path: str, config: Config, listen: Endpoint | None, say: Callable[[str], object]
+) -> None:
+    """Export until SIGINT or SIGTERM; SIGHUP reads the configuration again.
+
+    Args:
+        path: the configuration file.
+        config: what it said at the start.
+        listen: where to listen; None: nowhere.
+        say: tells the user something.
+
+    Raises:
+        TracingError: it cannot listen there.
+    """
+    signals = _Signals()
+    exporter = Exporter(say)
+    server = MetricsServer(listen, exporter.collect) if listen is not None else None
+    try:
+        exporter.use(config)
+        if server is not None:
+            host, port = server.server_address[:2]
+            say(f"metrics at http://{host!s}:{port}/metrics; end with ^C")
+        notify("READY=1")
+        _loop(path, exporter, signals, server, say)
+        notify("STOPPING=1")
+    finally:
+        if server is not None:
+            server.close()
+        exporter.close()
+        signals.close()
+
+
+def _loop(
+    path: str,
+    exporter: Exporter,
+    signals: _Signals,
+    server: MetricsServer | None,
+    say: Callable[[str], object],
+) -> None:
+    due = time.monotonic() + _LOOK_SECONDS
+    while not signals.end:
+        signals.wait(max(0.0, due - time.monotonic()), server)
+        if signals.reload:
+            signals.reload = False
+            _reload(path, exporter, say)
+        elif time.monotonic() >= due and not signals.end:
+            exporter.look()
+            due = time.monotonic() + _LOOK_SECONDS
+            if server is not None:
+                server.close_late()
+
+
+def _reload(path: str, exporter: Exporter, say: Callable[[str], object]) -> None:
+    notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    try:
+        exporter.use(load_config(path))
+        say(f"{path}: read again")
+    except TracingError as err:
+        say(f"{err}; the metrics stay as they are")
+    notify("READY=1")
