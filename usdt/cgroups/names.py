@@ -80,6 +80,11 @@ class ContainerNames:
             return known.pod
         return self._pods.get(labels.pod_uid, labels.pod_uid)
 
+    def written(self, labels: CgroupLabels) -> str:
+        """Return the container with its pod, ``NAMESPACE/POD/CONTAINER``; "" if it is in none."""
+        container, pod = self.container(labels), self.pod(labels)
+        return f"{pod}/{container}" if container and pod else container
+
     def expect(self, labels: CgroupLabels) -> None:
         """Let :meth:`look` find out the names of a container or pod, before it ends."""
         if self._is_unknown(labels):

@@ -138,11 +138,16 @@ class Probe:
 
 @frozen
 class FileProbes:
-    """The probes of one file in the order of their first notes, and warnings about its damage."""
+    """The probes of one file in the order of their first notes, and warnings about its damage.
+
+    If the files of processes were searched, ``containers`` are those whose processes have mapped
+    it.
+    """
 
     path: str
     probes: tuple[Probe, ...]
     warnings: tuple[str, ...]
+    containers: tuple[str, ...] = ()
 
 
 def read_probes(

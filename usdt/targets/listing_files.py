@@ -6,13 +6,19 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
+from usdt.base.frozen import replace
+from usdt.cgroups.hierarchy import cgroup_path
+from usdt.cgroups.labels import labels_of
+from usdt.cgroups.names import ContainerNames
 from usdt.probes.probe import FileProbes, read_probes
-from usdt.procfs.mapped_files import files_of_processes
+from usdt.procfs.mapped_files import files_of_processes, mapped_files
 from usdt.procfs.process import processes, thread_group
 from usdt.targets.search.target_files import resolve_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from usdt.procfs.mapped_files import FileId
 
 __all__ = ("find_probes", "split_words")
 
@@ -38,12 +44,25 @@ def find_probes(
                     yield read_probes(target.path, open_path=target.open_path)
         return
     # Threads stand for their processes.
-    wanted = processes() if everything else (thread_group(pid).pid for pid in pids)
-    for path, open_path, _ in files_of_processes(wanted, skip_errors=everything):
+    wanted = [*processes()] if everything else [thread_group(pid).pid for pid in pids]
+    containers = _containers_of_files(wanted)
+    for path, open_path, identity in files_of_processes(wanted, skip_errors=everything):
         with contextlib.suppress(ElfError, TargetError):  # not a program: a font, a locale
             found = read_probes(path, open_path=open_path)
             if found.probes or found.warnings:
-                yield found
+                yield replace(found, containers=tuple(sorted(containers.get(identity, ()))))
+
+
+def _containers_of_files(pids: Sequence[int]) -> dict[FileId, set[str]]:
+    # The containers of the processes that have mapped each file.
+    found: dict[FileId, set[str]] = {}
+    names = ContainerNames()
+    for pid in pids:
+        with contextlib.suppress(TargetError):  # ended, or of another user
+            container = names.written(labels_of(cgroup_path(pid)))
+            for file in mapped_files(pid) if container else ():
+                found.setdefault(file.identity, set()).add(container)
+    return found
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:

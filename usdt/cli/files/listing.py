@@ -50,8 +50,10 @@ def list_probes(
             say(f"Warning: {warning}")
         quirks = find_quirks(file.path, [probe.full_name for probe in probes], pids)
         if as_json:
+            more = {"containers": [*file.containers]} if file.containers else {}
             sys.stdout.writelines(
-                json.dumps(probe.to_json() | quirks_json(probe, quirks)) + "\n" for probe in probes
+                json.dumps(probe.to_json() | quirks_json(probe, quirks) | more) + "\n"
+                for probe in probes
             )
         else:
             sys.stdout.writelines(_table(file, probes, quirks, first=number == 0))
@@ -66,6 +68,8 @@ def _table(
         yield "\n"
     sites = plural(sum(len(probe.sites) for probe in probes), "site")
     summary = f"{probes[0].machine}, {plural(len(probes), 'probe')}, {sites}"
+    if file.containers:
+        summary += f"; in {', '.join(map(printable, file.containers))}"
     yield f"{printable(file.path)}  ({summary})\n"
     marked = {printable(name) for quirk in quirks for name in quirk.probes}
     rows = [("PROBE", "SITES", "SEMAPHORE", "ARGUMENTS")]
