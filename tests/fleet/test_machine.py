@@ -89,6 +89,13 @@ def test_a_failure_has_a_reason(output: bytes, errors: bytes, status: int, reaso
     assert (one.state, one.reason) == (State.FAILED, reason)
 
 
+def test_only_a_whole_name_is_that_of_a_machine() -> None:
+    one, _ = machine("a")
+    one.errors(b"ssh: a: no route to a, not to a-b or a1\n")
+    one.close(255)
+    assert one.reason == "ssh: NODE: no route to NODE, not to a-b or a1"
+
+
 def test_a_machine_that_has_no_copy_asks_once() -> None:
     one, _ = machine()
     asked = []

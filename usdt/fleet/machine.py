@@ -157,7 +157,8 @@ class Machine:
 
     def _shared(self, reason: str) -> str:
         # Returns a reason without what is the machine's own, so that machines can be grouped by it.
-        text = _PROCESS.sub("process PID", reason.replace(self.name, "NODE"))
+        own = rf"(?<![\w.-]){re.escape(self.name)}(?![\w-])"
+        text = _PROCESS.sub("process PID", re.sub(own, "NODE", reason))
         return text[:_LONGEST_REASON]
 
     # ------------------------------------------------------------ lines
