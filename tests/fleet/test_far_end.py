@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 from processes import until
 
+from usdt.base.errors import TargetError
 from usdt.fleet import far_end
 from usdt.fleet.transport import far_command, template_words, transport_words
 from usdt.fleet.zipapp import App
@@ -220,3 +221,8 @@ def test_the_far_end_needs_the_standard_library_only() -> None:
     text = Path(far_end.__file__).read_text()
     assert "import usdt" not in text
     assert "from usdt" not in text
+
+
+def test_a_transport_whose_program_is_not_here_is_an_error() -> None:
+    with pytest.raises(TargetError, match=r"^--via no\\x1bsuch \{node\}: there is no program"):
+        template_words("no\x1bsuch {node}", 5)

@@ -11,10 +11,12 @@ import base64
 import json
 import pkgutil
 import shlex
+import shutil
 import zlib
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import TargetError
+from usdt.base.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,15 +50,18 @@ def template_words(via: str, timeout: float) -> list[str]:
     """Return the words of a transport: of its name, or of a template.
 
     Raises:
-        TargetError: the template cannot be split into words, or has none.
+        TargetError: the template cannot be split into words, has none, or its program is not here.
     """
     text = TRANSPORTS.get(via, via).replace("{timeout}", str(max(1, round(timeout))))
     try:
         words = shlex.split(text)
     except ValueError as err:
-        raise TargetError(f"--via {via}: {err}") from err
+        raise TargetError(f"--via {printable(via)}: {err}") from err
     if not words:
         raise TargetError("--via: empty; give ssh, clush, kubectl, srun or a command with {node}")
+    if shutil.which(words[0]) is None:
+        program = printable(words[0])
+        raise TargetError(f"--via {printable(via)}: there is no program {program} on this machine")
     return words if any(_COMMAND in word for word in words) else [*words, _COMMAND]
 
 
