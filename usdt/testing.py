@@ -7,7 +7,7 @@
             shop.buy("cart")
         assert hits == [(42, "cart")]
 
-Tracing needs root, or CAP_BPF and CAP_PERFMON.
+Tracing needs root, or some capabilities: ``usdt features`` shows which.
 """
 
 from __future__ import annotations

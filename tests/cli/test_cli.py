@@ -194,7 +194,10 @@ def test_check_exits_with_1_where_something_would_be_missing(
 def test_features_are_told() -> None:
     done = run_usdt("features", "--json")
     record = json.loads(done.stdout)
-    assert list(record) == ["kernel", "machine", "missing_capabilities", "features", "attach"]
+    keys = ["kernel", "machine", "missing_capabilities", "features", "attach"]
+    assert list(record) == [*keys, "privileges", "settings"]
+    assert record["privileges"]["uprobe_multi"]["needs"] == ["CAP_BPF", "CAP_PERFMON"]
+    assert "CAP_BPF" in record["privileges"]["uprobe_events"]["needs"]
     assert record["kernel"] == os.uname().release
     assert set(record["features"].values()) <= {True, False, None}
     text = run_usdt("features").stdout
@@ -203,6 +206,8 @@ def test_features_are_told() -> None:
     if os.geteuid() == 0:
         assert record["missing_capabilities"] == []
         assert None not in record["features"].values()
+    for name, value in record["settings"].items():
+        assert f"{name}={value}" in text
 
 
 # ---------------------------------------------------------------- help, version, usage

@@ -262,6 +262,8 @@ QUICK: tuple[str, ...] = tuple(
         "test_bpf_live.py::test_the_kernel_reads_instructions_as_we_mean_them",
         "test_bpf_live.py::test_a_refused_program_brings_the_verifiers_log",
         "test_bpf_objects.py::test_a_program_by_descriptor_and_by_pin",
+        "test_capabilities.py::test_probes_of_a_command_need_what_is_documented",
+        "test_capabilities.py::test_perf_events_say_which_capability_is_missing",
         "test_bpf_ring.py::test_the_ring_buffer_wraps_around_many_times",
         "test_bpf_ring.py::test_a_full_ring_buffer_loses_the_newest_and_goes_on",
         "test_bpf_ring.py::test_discarded_records_are_passed_over",

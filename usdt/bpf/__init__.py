@@ -7,7 +7,8 @@ asm/                       instructions: assembled, encoded, shown as text
 program, maps              specs and objects; ``objects``: those that others made, and BTF objects
 link, kprobes              attaching to user space, tracepoints, kernel functions; ``rcu``
 ringbuf, perf_sideband     the BPF ring buffer; mappings, execs and forks of all processes
-features, capabilities     what the kernel supports; what this process may do
+features                   what the kernel supports
+capabilities, privileges   what this process lacks; what each thing needs, and giving up the rest
 
     from usdt import bpf
 

@@ -7,6 +7,7 @@ is a :mod:`struct` format in which ``P`` stands for a pointer. A pointer's value
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import struct
@@ -19,17 +20,22 @@ from usdt.bpf._uapi import MOUNT_SYSCALLS, SYSCALLS, Command
 from usdt.bpf.capabilities import privilege_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = (
     "Field",
     "address_of",
     "bpf",
     "bpf_attribute",
+    "capset",
+    "clear_ambient_capabilities",
     "die_with_parent",
+    "forbid_new_privileges",
+    "limit_bounding_set",
     "mount_privately",
     "perf_attribute",
     "perf_event_open",
+    "prctl",
     "prlimit_memlock",
     "ptrace",
     "string_array",
@@ -50,7 +56,10 @@ _BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS_MACHINE, SYSCALLS["generic"])
 
 _FSOPEN_CLOEXEC = _FSMOUNT_CLOEXEC = 1  # include/uapi/linux/mount.h
 _FSCONFIG_CMD_CREATE = 6
-_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+# include/uapi/linux/prctl.h and capability.h
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 24, 38, 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION_3 = 0x20080522
 
 # A command fails with EAGAIN when a signal interrupts the verifier. Like libbpf, try again, but not
 # so often that a real fault is hidden.
@@ -91,7 +100,15 @@ def bpf_attribute(command: Command, layout: str, *fields: Field) -> tuple[int, i
     return int(result), number, buffer.raw
 
 
-def perf_event_open(attribute: bytes, pid: int, cpu: int, group: int = -1, flags: int = 8) -> int:
+def perf_event_open(
+    attribute: bytes,
+    pid: int,
+    cpu: int,
+    group: int = -1,
+    flags: int = 8,
+    *,
+    hint: Callable[[], str] = privilege_hint,
+) -> int:
     """Open a perf event; ``flags`` defaults to PERF_FLAG_FD_CLOEXEC.
 
     Raises:
@@ -108,8 +125,8 @@ def perf_event_open(attribute: bytes, pid: int, cpu: int, group: int = -1, flags
     )
     if result == -1:
         number = ctypes.get_errno()
-        hint = privilege_hint() if number in (errno.EPERM, errno.EACCES) else ""
-        raise SyscallError(number, "perf_event_open", hint)
+        said = hint() if number in (errno.EPERM, errno.EACCES) else ""
+        raise SyscallError(number, "perf_event_open", said)
     return int(result)
 
 
@@ -149,8 +166,53 @@ def die_with_parent(number: int) -> None:
     Raises:
         SyscallError: there is no such signal.
     """
-    words = (ctypes.c_ulong(word) for word in (number, 0, 0, 0))
-    _checked(int(_libc.prctl(_PR_SET_PDEATHSIG, *words)), "prctl(PR_SET_PDEATHSIG)")
+    prctl("PR_SET_PDEATHSIG", _PR_SET_PDEATHSIG, number)
+
+
+def capset(effective: int, permitted: int, inheritable: int) -> None:
+    """Set the capabilities of this thread, one bit for each.
+
+    Raises:
+        SyscallError: EPERM: this thread may not have one of them.
+    """
+    sets = effective, permitted, inheritable
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    data = struct.pack("=6I", *(one & 0xFFFFFFFF for one in sets), *(one >> 32 for one in sets))
+    _checked(int(_libc.capset(header, data)), "capset")
+
+
+def clear_ambient_capabilities() -> None:
+    """Empty the ambient set of this thread. Linux 4.3."""
+    prctl("PR_CAP_AMBIENT", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+
+
+def limit_bounding_set(keep: int) -> None:
+    """Take all capabilities but these from the bounding set, if this thread may (CAP_SETPCAP)."""
+    with contextlib.suppress(SyscallError):  # EINVAL: there are no further ones; EPERM
+        for bit in range(64):
+            if not keep >> bit & 1:
+                prctl("PR_CAPBSET_DROP", _PR_CAPBSET_DROP, bit)
+
+
+def forbid_new_privileges() -> None:
+    """Let no program that this thread executes gain privileges (no_new_privs)."""
+    prctl("PR_SET_NO_NEW_PRIVS", _PR_SET_NO_NEW_PRIVS, 1)
+
+
+def prctl(name: str, option: int, word: int, more: int = 0) -> None:
+    """Change a property of this thread.
+
+    Args:
+        name: the option's name, for errors.
+        option: the option.
+        word: its argument.
+        more: its second argument.
+
+    Raises:
+        SyscallError: the kernel refuses.
+    """
+    words = (ctypes.c_ulong(number) for number in (word, more, 0, 0))
+    _checked(int(_libc.prctl(option, *words)), f"prctl({name})")
 
 
 def mount_privately(fstype: str) -> FD:

@@ -34,11 +34,12 @@ from usdt.bpf._uapi import (
     Command,
     ioctl_number,
 )
+from usdt.bpf.capabilities import privilege_hint, uprobe_event_hint
 from usdt.bpf.objects import object_info
 from usdt.bpf.rcu import expedited_rcu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from usdt.bpf.program import Program
 
@@ -55,6 +56,7 @@ __all__ = (
     "connect_perf_event",
     "open_probe_event",
     "probe_pmu",
+    "takes_uprobe_events",
     "takes_uprobe_multi",
 )
 
@@ -201,7 +203,7 @@ def attach_uprobe_perf(
         raise NotSupported("the uprobe PMU", (4, 17))
     config = int(on_return) | site.ref_ctr_offset << _REF_CTR_SHIFT
     name = path.encode("utf-8", "surrogateescape") + b"\0"
-    event = open_probe_event(pmu, config, name, site.offset, pid=pid)
+    event = open_probe_event(pmu, config, name, site.offset, pid=pid, hint=uprobe_event_hint)
     return connect_perf_event(event, program, site.cookie if cookies else None)
 
 
@@ -265,7 +267,13 @@ def probe_pmu(name: str) -> int | None:
 
 
 def open_probe_event(
-    kind: int, config: int, name: bytes | None = None, offset: int = 0, *, pid: int = 0
+    kind: int,
+    config: int,
+    name: bytes | None = None,
+    offset: int = 0,
+    *,
+    pid: int = 0,
+    hint: Callable[[], str] = privilege_hint,
 ) -> FD:
     """Open a perf event of a probe.
 
@@ -275,6 +283,7 @@ def open_probe_event(
         name: the file or function, NUL-terminated; None for an address.
         offset: in the file or function; or the address.
         pid: only in this process (0: in every process).
+        hint: returns what a process lacks that the kernel refuses.
 
     Raises:
         SyscallError: the kernel refuses.
@@ -284,7 +293,7 @@ def open_probe_event(
     )
     # With a pid the event follows the task. Without, an event of one CPU gets the hits of all: its
     # program runs before the kernel checks the CPU.
-    event = FD(perf_event_open(attribute, pid or -1, -1 if pid else 0))
+    event = FD(perf_event_open(attribute, pid or -1, -1 if pid else 0, hint=hint))
     del keep
     return event
 
@@ -321,6 +330,27 @@ def _set_program(event: FD, program: Program) -> Link:
     except OSError as err:
         raise SyscallError(err.errno or 0, "ioctl(PERF_EVENT_IOC_SET_BPF)") from err
     return Link(event)
+
+
+def takes_uprobe_events() -> bool:
+    """Return whether this process may open perf events of uprobes, by trying it.
+
+    Raises:
+        SyscallError: any error that does not answer the question.
+    """
+    pmu = probe_pmu("uprobe")
+    if pmu is None:
+        return False
+    try:
+        open_probe_event(pmu, 0, b"/\0").close()
+    except SyscallError as err:
+        # The kernel checks the caller first: EINVAL and EISDIR are about the path.
+        if err.errno in (errno.EINVAL, errno.EISDIR, errno.ENOENT):
+            return True
+        if err.errno not in (errno.EACCES, errno.EPERM):
+            raise
+        return False
+    return True
 
 
 def takes_uprobe_multi(program: Program) -> bool:

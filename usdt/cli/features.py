@@ -12,6 +12,7 @@ import click
 from usdt.base.errors import SyscallError, TracingError
 from usdt.bpf import features as kernel
 from usdt.bpf.capabilities import missing_capabilities
+from usdt.bpf.privileges import kernel_settings, privileges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,7 @@ _FEATURES: dict[str, _Feature] = {
 @click.command("features")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def features(*, as_json: bool) -> None:
-    """Show which features this kernel supports, and which attach method is used."""
+    """Show what this kernel supports, the attach method used, and the capabilities needed."""
     missing = missing_capabilities()
     answers = {key: _ask(feature.is_supported) for key, feature in _FEATURES.items()}
     method = _attach_method(answers)
@@ -94,6 +95,10 @@ def features(*, as_json: bool) -> None:
             "missing_capabilities": missing,
             "features": answers,
             "attach": method,
+            "privileges": {
+                one.key: {"needs": list(one.needs), "lacks": one.lacks} for one in privileges()
+            },
+            "settings": kernel_settings(),
         }
         sys.stdout.write(json.dumps(record) + "\n")
         return
@@ -103,6 +108,17 @@ def features(*, as_json: bool) -> None:
         sys.stdout.write(f"  {feature.label:<28} {text}\n")
     unknown = "unknown" if missing else "not possible"
     sys.stdout.write(f"attaching by: {method or unknown}\n")
+    _show_privileges()
+
+
+def _show_privileges() -> None:
+    sys.stdout.write("needed on this kernel:\n")
+    for one in privileges():
+        lacks = f"; this process lacks {' and '.join(one.lacks)}" if one.lacks else ""
+        note = f" ({one.note})" if one.note else ""
+        sys.stdout.write(f"  {one.label:<28} {', '.join(one.needs)}{note}{lacks}\n")
+    settings = " ".join(f"{name}={value}" for name, value in kernel_settings().items())
+    sys.stdout.write(f"settings: {settings}\n")
 
 
 def _answer_text(feature: _Feature, missing: list[str], *, answer: bool | None) -> str:

@@ -66,6 +66,12 @@ def _own_mount() -> FD:
     except SyscallError as err:
         if err.errno == errno.ENODEV:
             raise NotSupported("tracefs", None) from err
+        if os.path.ismount(MOUNT_POINT):
+            raise TracingError(
+                f"{MOUNT_POINT}: only its owner may read tracefs, and this process lacks "
+                "CAP_DAC_READ_SEARCH: run it as root, or with sudo; or as root: "
+                f"mount -o remount,gid=GROUP,mode=750 {MOUNT_POINT}"
+            ) from err
         raise TracingError(
             f"{MOUNT_POINT}: tracefs is not mounted, or not visible to this user, and mounting it "
             f"failed: {err.strerror}; as root: mount -t tracefs tracefs {MOUNT_POINT}"

@@ -1,0 +1,150 @@
+"""Tracing as a user without root, with exactly the capabilities that docs/privileges.md names."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import as_user
+import pytest
+from fixtures import Fixture, build, start
+from tracing_tools import KPROBE, Tool, one_error, run_usdt
+
+from usdt.bpf import features
+from usdt.bpf.capabilities import uprobe_event_hint
+from usdt.bpf.link import takes_uprobe_events
+from usdt.bpf.privileges import set_aside
+from usdt.tracefs.mount import MOUNT_POINT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.root
+
+TRACING = ("CAP_BPF", "CAP_PERFMON")
+OTHERS = (*TRACING, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def can_be_run() -> None:
+    """Other users must be able to run the Python of the tests."""
+    done = subprocess.run(
+        [*as_user.words(), sys.executable, "-c", ""], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"needs a Python that other users can run, which {sys.executable} is not")
+
+
+@pytest.fixture
+def target() -> Iterator[Fixture]:
+    """A process of root that waits, with the probes of args."""
+    with start(build("default", "args"), "-w") as fixture:
+        yield fixture.wait_ready()
+
+
+def for_uprobes() -> tuple[str, ...]:
+    """The capabilities that attach uprobes by the best method of this kernel."""
+    if features.have_uprobe_multi():
+        return TRACING
+    with set_aside("CAP_SYS_ADMIN"):
+        return TRACING if takes_uprobe_events() else ("CAP_BPF", "CAP_SYS_ADMIN")
+
+
+def features_of(*capabilities: str) -> dict[str, dict[str, list[str]]]:
+    """What the command says about privileges with these capabilities."""
+    done = run_usdt("features", "--json", before=as_user.words(*capabilities))
+    found: dict[str, dict[str, list[str]]] = json.loads(done.stdout)["privileges"]
+    return found
+
+
+def test_probes_of_a_command_need_what_is_documented() -> None:
+    words = ("count", "--json", "-c", build("default", "args"), "args:*")
+    done = run_usdt(*words, before=as_user.words(*for_uprobes()))
+    assert done.returncode == 0, done.stderr
+    assert sum(json.loads(line).get("count", 0) for line in done.stdout.splitlines()) > 0
+
+
+@pytest.mark.parametrize("option", [(), ("-f",), ("--ustack",)], ids=["plain", "-f", "--ustack"])
+def test_a_process_of_another_user(target: Fixture, option: tuple[str, ...]) -> None:
+    before = as_user.words(*{*for_uprobes(), *OTHERS})
+    words = ("trace", "--json", "-n", "1", *option, "-p", target.pid, "args:*")
+    with Tool(*words, before=before) as tool:
+        tool.wait_tracing()
+        target.send("fire")
+        (event,) = tool.wait_end()
+    assert event["pid"] == target.pid
+    if option == ("--ustack",):
+        assert any(
+            "main" in frame["symbol"] for frame in event["args"]["ustack"] if frame.get("symbol")
+        )
+
+
+def test_all_processes(target: Fixture) -> None:
+    before = as_user.words(*{*for_uprobes(), *OTHERS})
+    with Tool("trace", "--json", "-n", "1", "-a", "args:*", before=before) as tool:
+        tool.wait_tracing()
+        target.send("fire")
+        tool.wait_end()
+
+
+def test_a_recording(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    for folder in list(tmp_path.parents)[:2]:
+        folder.chmod(0o755)
+    path = tmp_path / "recording"
+    words = ("record", "-o", path, "-c", build("default", "args"), "args:*")
+    done = run_usdt(*words, before=as_user.words(*for_uprobes()))
+    assert done.returncode == 0, done.stderr
+    assert path.stat().st_uid == as_user.NOBODY
+    assert "args:" in run_usdt("report", path).stdout
+
+
+def test_perf_events_say_which_capability_is_missing() -> None:
+    with set_aside("CAP_SYS_ADMIN"):
+        if takes_uprobe_events():
+            pytest.skip("this kernel lets CAP_PERFMON open uprobe events: before CVE-2025-38466")
+        assert "CAP_SYS_ADMIN, which this process lacks" in uprobe_event_hint()
+    words = ("count", "--via", "perf-event", "-c", build("default", "args"), "args:*")
+    error = one_error(run_usdt(*words, before=as_user.words(*TRACING)))
+    assert "uprobes by perf events need CAP_SYS_ADMIN, which this process lacks" in error
+    assert features_of(*TRACING)["uprobe_events"]["lacks"] == ["CAP_SYS_ADMIN"]
+    assert run_usdt(*words, before=as_user.words("CAP_BPF", "CAP_SYS_ADMIN")).returncode == 0
+
+
+@pytest.mark.parametrize("probe", ["rawtp:sched_switch", "syscall:openat"])
+def test_probes_of_the_kernel(probe: str) -> None:
+    if not features.have_vmlinux_btf():
+        pytest.skip("needs vmlinux BTF")
+    with Tool("count", "-d", "0.2", probe, before=as_user.words(*TRACING), command=KPROBE) as tool:
+        tool.finish()
+
+
+def test_tracepoints_need_tracefs() -> None:
+    probe = "tracepoint:sched:sched_switch"
+    words = (KPROBE, "count", "-d", "0.2", probe)
+    if os.stat(MOUNT_POINT).st_mode & 0o005:  # noqa: PTH116 - a mode
+        pytest.skip("everybody may read tracefs here")
+    refused = subprocess.run(
+        [*as_user.words(*TRACING), *words], capture_output=True, text=True, check=False
+    )
+    assert "lacks CAP_DAC_READ_SEARCH" in one_error(refused)
+    before = as_user.words(*TRACING, "CAP_DAC_READ_SEARCH")
+    with Tool(*words[1:], before=before, command=KPROBE) as tool:
+        tool.finish()
+    assert features_of(*TRACING)["tracepoints"]["lacks"] == ["CAP_DAC_READ_SEARCH"]
+
+
+def test_names_of_kernel_functions_need_syslog() -> None:
+    if not features.have_vmlinux_btf():
+        pytest.skip("needs vmlinux BTF")
+    words = ("trace", "--kstack", "-n", "1", "rawtp:sched_switch")
+    with Tool(*words, before=as_user.words(*TRACING), command=KPROBE) as tool:
+        assert "CAP_SYSLOG" in tool.wait_error("needs CAP_SYSLOG")
+    named = as_user.words(*TRACING, "CAP_SYSLOG")
+    with Tool(*words, before=named, command=KPROBE) as tool:
+        tool.finish()
+        assert any("schedule" in line for line in tool.lines), tool.lines
