@@ -258,6 +258,7 @@ def test_a_result_as_json() -> None:
         "avg": 11.0,
         "max": 30,
         "sum": 33,
+        "linear": {"low": 0, "high": 20, "step": 10},
         "buckets": [
             {"low": 0, "high": 10, "count": 1},
             {"low": 10, "high": 20, "count": 0},
@@ -274,7 +275,7 @@ def test_percentiles_as_json() -> None:
     assert list(json.loads(line).items())[1:] == [
         *[("count", 101), ("min", 1), ("avg", 103 / 101), ("max", 2), ("sum", 103)],
         *[("p50", 1), ("p90", 1), ("p99", None), ("p99.9", 2), ("error", 1 / 64)],
-        ("unplaced", 1),
+        *[("unplaced", 1), ("distribution", [[1, 99], [2, 1]])],
     ]
 
 

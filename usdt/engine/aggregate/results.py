@@ -30,6 +30,7 @@ from usdt.engine.output.truncated import mark_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
+    from usdt.engine.aggregate.columns import Column
     from usdt.engine.aggregate.planning import Source
     from usdt.engine.aggregate.session import AggregateSession, Row
     from usdt.engine.aggregate.spec import Aggregation
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from usdt.engine.output.frames import Frame
     from usdt.engine.output.stacks import StackResolver
 
-__all__ = ("Part", "Result", "Results", "order")
+__all__ = ("LeftOut", "Part", "Result", "Results", "frames_part", "order", "order_by", "top_of")
 
 _KEY = "key"  # of --sort
 _SYNONYMS = {"total": "sum", "sum": "total"}
@@ -91,6 +92,35 @@ class Result:
     value: Value
 
 
+@frozen
+class LeftOut:
+    """Results that are not shown, because others are larger.
+
+    Attributes:
+        keys: the number of these results.
+        count: their hits.
+        largest: the most hits of one of them.
+    """
+
+    keys: int = 0
+    count: int = 0
+    largest: int = 0
+
+    def plus(self, other: LeftOut) -> LeftOut:
+        """Return what two answers have left out; a key may be in both."""
+        return LeftOut(
+            self.keys + other.keys, self.count + other.count, self.largest + other.largest
+        )
+
+
+def top_of(results: Sequence[Result], top: int | None) -> tuple[Sequence[Result], LeftOut]:
+    """Return the last ``top`` results, and what the others are; all of them without ``top``."""
+    others = results[: -top or None] if top else ()
+    counts = [result.value.count for result in others]
+    left_out = LeftOut(len(counts), sum(counts), max(counts, default=0))
+    return results[len(counts) :], left_out
+
+
 class Results:
     """A converter of a session's rows to results.
 
@@ -107,16 +137,13 @@ class Results:
         self._requests = requests
         self._resolver = resolver
 
-    def of(
-        self, rows: Iterable[Row], top: int | None = None, sort: str | None = None
-    ) -> list[Result]:
+    def of(self, rows: Iterable[Row], sort: str | None = None) -> list[Result]:
         """Return the results of some rows, the largest last.
 
         The same stack of several processes is one result, wherever their files are mapped.
 
         Args:
             rows: the rows.
-            top: maximum number of results.
             sort: the column to sort by; by default the count.
         """
         merged: dict[Hashable, Result] = {}
@@ -129,8 +156,7 @@ class Results:
                 merged[same] = Result(label, row.source.probe, key, row.value)
             else:
                 merged[same] = replace(known, value=known.value.plus(row.value))
-        found = sorted(merged.values(), key=order(self._session.aggregation, sort))
-        return found[-top:] if top else found
+        return sorted(merged.values(), key=order(self._session.aggregation, sort))
 
     def _names(self) -> list[str]:
         return [item.text for item in self._session.aggregation.keys.items]
@@ -176,7 +202,7 @@ class Results:
             return Part(name, "", error, (f"({why})",), no_frames_folded(kind))
         frames = self._resolver.frames(kind, stack.pid, found.addresses, found.exact)
         shown = Frames(frames[: stack.column.frames], found.reason)
-        return _frames_part(name, shown, kind)
+        return frames_part(name, shown, kind)
 
     def _python_stack(self, name: str, stack: PythonStack) -> Part:
         data, length = self._session.python_stack(stack)
@@ -185,10 +211,11 @@ class Results:
             error = f'{{"error": {quote(frames.reason)}}}'
             shown = (f"({frames.reason})",)
             return Part(name, "", error, shown, no_frames_folded(StackKind.PYTHON))
-        return _frames_part(name, frames, StackKind.PYTHON)
+        return frames_part(name, frames, StackKind.PYTHON)
 
 
-def _frames_part(name: str, frames: list[Frame], kind: StackKind) -> Part:
+def frames_part(name: str, frames: list[Frame], kind: StackKind) -> Part:
+    """Return a stack as a part of a key."""
     return Part(
         name,
         "",
@@ -214,16 +241,21 @@ def order(aggregation: Aggregation, name: str | None) -> Callable[[Result], Any]
     Raises:
         TracingError: there is no such column.
     """
+    return order_by(columns(aggregation), [item.text for item in aggregation.keys.items], name)
+
+
+def order_by(
+    shown: Sequence[Column], keys: Sequence[str], name: str | None
+) -> Callable[[Result], Any]:
+    """Return the same for results with these columns and keys."""
     if name is None:
         return lambda result: _rank(result, result.value.count)
-    keys = [item.text for item in aggregation.keys.items]
     wanted = name.replace(" ", "")  # as in the text of an item
     for index, key in enumerate(keys):
         if key == wanted:
             return lambda result: _rank(result, _part_rank(result.key[index]))
     if name == _KEY and keys:
         return lambda result: (*map(_part_rank, result.key), result.probe)
-    shown = columns(aggregation)
     for column in shown:
         if wanted.lower() in {column.name, _SYNONYMS.get(column.name)}:
             return lambda result: _rank(result, _known_last(column.number(result.value)))

@@ -50,6 +50,10 @@ class Log2:
             return (None, 0) if index == 0 else (0, 1)
         return 1 << index - 2, 1 << index - 1
 
+    def bucket(self, value: int) -> int:
+        """Return the bucket of a value."""
+        return 0 if value < 0 else value.bit_length() + 1
+
 
 @frozen
 class LogLinear:
@@ -74,6 +78,13 @@ class LogLinear:
         shift = max(0, (bucket >> self.resolution) - 1)
         low = bucket - (shift << self.resolution)
         return low << shift, low + 1 << shift
+
+    def bucket(self, value: int) -> int:
+        """Return the bucket of a value."""
+        if value < 0:
+            return -self.bucket(-value)
+        shift = max(0, value.bit_length() - 1 - self.resolution)
+        return (value >> shift) + (shift << self.resolution)
 
     def middle(self, bucket: int) -> int:
         """Return the number that stands for all values of a bucket."""
@@ -107,6 +118,12 @@ class Linear:
         if index > self.inner:
             return self.high, None
         return self.low + (index - 1) * self.step, min(self.high, self.low + index * self.step)
+
+    def bucket(self, value: int) -> int:
+        """Return the bucket of a value."""
+        if value >= self.high:
+            return self.inner + 1
+        return 0 if value < self.low else (value - self.low) // self.step + 1
 
 
 @frozen

@@ -8,18 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.engine.aggregate.distribution import PERCENTILES
 from usdt.engine.aggregate.output.text import in_unit, spanned
+from usdt.engine.aggregate.spec import Log2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from usdt.engine.aggregate.distribution import Distribution
-    from usdt.engine.aggregate.results import Result
+    from usdt.engine.aggregate.results import LeftOut, Result
     from usdt.engine.aggregate.session import UnpairedCounts
-    from usdt.engine.aggregate.spec import Aggregation, Linear, Log2
+    from usdt.engine.aggregate.spec import Aggregation, Linear
     from usdt.engine.aggregate.values import Value
     from usdt.engine.runtime.session import Lost
 
-__all__ = ("bucket_list", "missed_line", "pairs_line", "result_line")
+__all__ = (
+    "bucket_list",
+    "bucket_members",
+    "left_out_line",
+    "missed_line",
+    "pairs_line",
+    "result_line",
+)
 
 
 def result_line(
@@ -61,11 +69,19 @@ def _numbers(value: Value, aggregation: Aggregation, *, fine: bool) -> dict[str,
         found["error"] = value.error
         if value.distribution.unplaced:
             found["unplaced"] = value.distribution.unplaced
+        found["distribution"] = _sparse(value.distribution)
     if fine and value.distribution is not None:
+        found["resolution"] = value.distribution.buckets.resolution
         found["buckets"] = _fine_buckets(value.distribution, aggregation.unit)
     elif aggregation.buckets is not None:
-        found["buckets"] = bucket_list(value.buckets, aggregation.buckets)
+        found |= bucket_members(value.buckets, aggregation.buckets)
     return found
+
+
+def _sparse(distribution: Distribution) -> list[tuple[int, int]]:
+    # The lowest value of each bucket with hits, and their number.
+    edges = distribution.buckets.edges
+    return [(edges(bucket)[0], hits) for bucket, hits in sorted(distribution.counts.items())]
 
 
 def _fine_buckets(distribution: Distribution, unit: int) -> list[dict[str, Any]]:
@@ -75,6 +91,14 @@ def _fine_buckets(distribution: Distribution, unit: int) -> list[dict[str, Any]]
         low, high = (in_unit(edge, unit) for edge in distribution.buckets.edges(bucket))
         found.append({"low": low, "high": high, "count": distribution.counts[bucket]})
     return found
+
+
+def bucket_members(counts: tuple[int, ...], buckets: Log2 | Linear) -> dict[str, Any]:
+    """Return the members that describe buckets; equal widths are known from them."""
+    found: dict[str, Any] = {"buckets": bucket_list(counts, buckets)}
+    if isinstance(buckets, Log2):
+        return found
+    return {"linear": {name: getattr(buckets, name) for name in ("low", "high", "step")}} | found
 
 
 def bucket_list(counts: tuple[int, ...], buckets: Log2 | Linear) -> list[dict[str, Any]]:
@@ -96,3 +120,9 @@ def pairs_line(pairs: UnpairedCounts) -> str:
     """Return the line about starts and ends without a counterpart."""
     found = {"unfinished": pairs.unfinished, "unmatched": pairs.unmatched, "deep": pairs.deep}
     return json.dumps(found) + "\n"
+
+
+def left_out_line(left_out: LeftOut, about: Mapping[str, Any]) -> str:
+    """Return the line about the results that ``--top`` has left out; ``about`` comes first."""
+    found = {"keys": left_out.keys, "count": left_out.count, "largest": left_out.largest}
+    return json.dumps({**about, "left_out": found}) + "\n"

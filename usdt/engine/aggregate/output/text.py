@@ -44,7 +44,7 @@ def table(results: Sequence[Result], columns: Sequence[Column]) -> list[str]:
         return []
     names = [column.name.upper() for column in columns]
     numbers = [[_cell(column, result.value) for column in columns] for result in results]
-    keys = [part.name for part in results[0].key if not part.frames]
+    keys = [escape(part.name) for part in results[0].key if not part.frames]
     words = [
         [escape(result.probe), *(part.text for part in result.key if not part.frames)]
         for result in results
@@ -71,7 +71,7 @@ def folded_lines(results: Sequence[Result], *, weighted: bool = False) -> list[s
     for result in results:
         words = [part for part in result.key if not part.folded]
         comm = [part.text for part in words if part.name == "comm"]
-        others = [f"{part.name}={part.text}" for part in words if part.name != "comm"]
+        others = [f"{escape(part.name)}={part.text}" for part in words if part.name != "comm"]
         below = [*comm, *([escape(result.probe)] if several else []), *others]
         stacks = sorted((p for p in result.key if p.folded), key=lambda p: p.name, reverse=True)
         line = ";".join([*(text.replace(";", ":") for text in below), *(p.folded for p in stacks)])
@@ -148,7 +148,7 @@ def accuracy(error: float) -> str:
 
 def key_text(result: Result) -> str:
     """Return the key for the line of the probe, two blanks before each part."""
-    return "".join(f"  {part.name}={part.text}" for part in result.key if not part.frames)
+    return "".join(f"  {escape(part.name)}={part.text}" for part in result.key if not part.frames)
 
 
 def histogram(counts: Sequence[int], buckets: Log2 | Linear) -> list[str]:

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Any
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, Stack
 from usdt.engine.aggregate.output.heatmap import Heatmap
-from usdt.engine.aggregate.output.json import missed_line, pairs_line, result_line
+from usdt.engine.aggregate.output.json import (
+    left_out_line,
+    missed_line,
+    pairs_line,
+    result_line,
+)
 from usdt.engine.aggregate.output.text import folded_lines, histograms, table
-from usdt.engine.aggregate.results import Results
+from usdt.engine.aggregate.results import Results, top_of
 from usdt.engine.aggregate.session import AggregateSession, Row
 from usdt.engine.aggregate.spec import is_pattern
 from usdt.engine.aggregate.values import NONE, total
@@ -175,17 +180,18 @@ class AggregateJob:
         results = Results(self.aggregates, self.requests, self.resolver)
         folded = self.options.output.folded
         weighted = folded and self.aggregation.weighted
-        shown = results.of(
-            rows, self.aggregate.top, self.aggregate.sort or ("sum" if weighted else None)
-        )
+        sort = self.aggregate.sort or ("sum" if weighted else None)
+        shown, left_out = top_of(results.of(rows, sort), self.aggregate.top)
         for notice in self.resolver.take_notices():
             say(notice)
         if folded:
             return folded_lines(shown, weighted=weighted)
         if self.options.output.as_json:
             about = self._about()
+            when: dict[str, Any] = {k: v for k, v in about.items() if k in ("time", "interval")}
             return [
-                result_line(result, self.aggregation, about, fine=self._fine) for result in shown
+                *(result_line(one, self.aggregation, about, fine=self._fine) for one in shown),
+                *([left_out_line(left_out, when)] if left_out.keys else []),
             ]
         if self._tabular:
             return table(shown, columns(self.aggregation))
@@ -209,6 +215,7 @@ class AggregateJob:
         about: dict[str, Any] = {}
         if self.aggregate.interval is not None:
             about["time"] = time.monotonic_ns()
+            about["interval"] = self.aggregate.interval
         if self.options.output.realtime:
             about["realtime"] = iso_time(time.time())
         if self.aggregation.pair is not None:
@@ -336,15 +343,12 @@ class HeatmapJob(AggregateJob):
     def _json(self, counts: tuple[int, ...]) -> str:
         import json  # noqa: PLC0415 - only here
 
-        from usdt.engine.aggregate.output.json import bucket_list  # noqa: PLC0415 - only here
+        from usdt.engine.aggregate.output.json import bucket_members  # noqa: PLC0415 - only here
 
         buckets = self.aggregation.buckets
-        row = self._about() | {
-            "probe": self.requests[-1].text,
-            "count": sum(counts),
-            "buckets": bucket_list(counts, buckets) if buckets is not None else [],
-        }
-        return json.dumps(row) + "\n"
+        row = self._about() | {"probe": self.requests[-1].text, "count": sum(counts)}
+        shown = {"buckets": []} if buckets is None else bucket_members(counts, buckets)
+        return json.dumps(row | shown) + "\n"
 
     def finish(self, lost: list[Lost]) -> str:
         """Write the last row, and the picture or the legend; return the closing line."""
