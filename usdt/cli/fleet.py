@@ -219,7 +219,7 @@ class _Run:
         if self.values["as_json"]:
             self.output.write([json.dumps({"host": host, **found}) + "\n"])
         elif "probe" in found and "lost" not in found:
-            from usdt.fleet.event_text import event_line  # noqa: PLC0415 - only for text
+            from usdt.engine.output.event_text import event_line  # noqa: PLC0415 - only for text
 
             self.output.write([f"{host:<{self.width}}  {event_line(found)}\n"])
 

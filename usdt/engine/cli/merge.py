@@ -1,0 +1,177 @@
+"""``merge``: the answers of several machines or runs as one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from usdt.base.closeable import allow_descriptors
+from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen, replace
+from usdt.engine.cli.click_group import say
+from usdt.engine.merge.events import EventText, event_json, in_order, is_event, recorded, traced
+from usdt.engine.merge.merge import MAX_KEYS, Merge, decoded
+from usdt.engine.merge.numbers import BadResultError
+from usdt.engine.merge.output import (
+    Choice,
+    closing_line,
+    header_line,
+    json_lines,
+    loss_lines,
+    text_lines,
+)
+from usdt.engine.merge.streams import Stream
+from usdt.engine.output.output_file import OutputFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from usdt.engine.merge.events import Event
+    from usdt.engine.merge.source import Source
+    from usdt.engine.recording.processes import Snapshots
+
+__all__ = ("MergeOptions", "run_merge")
+
+_EVENTS = ("trace", "spans", "record")  # commands
+_BATCH = 1000  # lines that are written together
+
+
+@frozen
+class MergeOptions:
+    """What to merge, and how to show it.
+
+    Attributes:
+        choice: how results are shown.
+        by_host: whether machines are kept apart.
+        strict: whether a problem is an error.
+        as_json: whether to write a stream.
+        output: a file; None is standard output.
+        max_keys: the most keys that are kept.
+        wanted: whether the events of a probe are shown; None shows all.
+    """
+
+    choice: Choice = Choice()
+    by_host: bool = False
+    strict: bool = False
+    as_json: bool = False
+    output: str | None = None
+    max_keys: int = MAX_KEYS
+    wanted: Callable[[str], bool] | None = None
+
+
+def run_merge(paths: Sequence[str], options: MergeOptions, symbols: Callable[[], Snapshots]) -> int:
+    """Merge streams and recordings; return the exit code.
+
+    Args:
+        paths: the files; "-" is standard input.
+        options: what to merge, and how to show it.
+        symbols: makes the symbolizer, if stacks were recorded.
+
+    Raises:
+        TargetError: a file cannot be read.
+        TracingError: the merge is strict, and something is wrong with a stream; the output is one
+            of the files; there is no column to sort by.
+    """
+    _refuse_overwriting(paths, options.output)
+    allow_descriptors(len(paths))
+    with OutputFile(options.output) as output, contextlib.ExitStack() as stack:
+        run = _Run(options, output, symbols)
+        run.read(paths, stack)
+        run.write()
+    return 0
+
+
+def _refuse_overwriting(paths: Sequence[str], output: str | None) -> None:
+    for path in paths if output is not None else ():
+        with contextlib.suppress(OSError):  # a missing file cannot be the output
+            if os.path.samefile(path, output or ""):  # noqa: PTH121 - Path has no advantage
+                raise TracingError(f"{path}: the output would overwrite it")
+
+
+class _Run:
+    def __init__(
+        self, options: MergeOptions, output: OutputFile, symbols: Callable[[], Snapshots]
+    ) -> None:
+        self.options = options
+        self.output = output
+        self.symbols = symbols
+        self.merge = Merge(
+            by_host=options.by_host, strict=options.strict, max_keys=options.max_keys, warn=say
+        )
+        self.sources: list[Source] = []
+        self.events: list[Iterator[Event]] = []
+        self.shown = 0
+
+    def read(self, paths: Sequence[str], stack: contextlib.ExitStack) -> None:
+        """Read all results; leave streams of events open."""
+        for path in paths:
+            with contextlib.ExitStack() as one:
+                stream = one.enter_context(Stream(path))
+                source = self.merge.source(stream.name)
+                self.sources.append(source)
+                if self._begin(stream, source):
+                    stack.push(one.pop_all())
+
+    def _begin(self, stream: Stream, source: Source) -> bool:
+        # Reads the header, and the results; returns whether the events of the stream follow.
+        if stream.recording:
+            self._follow(recorded(stream, self.merge, source, self.symbols))
+            return True
+        lines = stream.lines(source)
+        for line in lines:
+            if source.header is None and _announces_events(line):
+                self._follow(traced(chain([line], lines), self.merge, source))
+                return True
+            self.merge.add(line, source)
+        if not source.line:
+            source.problem("empty")
+        return False
+
+    def _follow(self, events: Iterator[Event]) -> None:
+        # Reads up to the first event, so that the header of each stream is known.
+        first = next(events, None)
+        if first is not None:
+            self.events.append(chain([first], events))
+
+    def write(self) -> None:
+        """Write events as they come, then results and losses."""
+        as_json = self.options.as_json
+        if as_json:
+            self.output.write([header_line(self.merge)])
+        self._write_events()
+        choice = replace(
+            self.options.choice, colour=self.output.terminal and "NO_COLOR" not in os.environ
+        )
+        self.output.write((json_lines if as_json else text_lines)(self.merge, choice))
+        for source in self.sources:
+            source.close()
+        for line in loss_lines(self.merge):
+            say(line)
+        say(closing_line(self.merge, self.shown))
+
+    def _write_events(self) -> None:
+        realtime = self.options.choice.realtime
+        text = EventText(realtime=realtime)
+        batch: list[str] = []
+        for event in in_order(self.events):
+            if self.options.wanted is not None and not self.options.wanted(event[2]["probe"]):
+                continue
+            self.shown += 1
+            made = (
+                event_json(event, realtime=realtime) if self.options.as_json else text.line(event)
+            )
+            batch.append(made)
+            if len(batch) >= _BATCH:
+                self.output.write(batch)
+                batch.clear()
+        self.output.write(batch)
+
+
+def _announces_events(line: bytes) -> bool:
+    try:
+        found = decoded(line)
+    except BadResultError:
+        return False
+    return is_event(found) or ("usdt" in found and found.get("command") in _EVENTS)

@@ -1,0 +1,241 @@
+"""Merged results as text and as a mergeable stream, by the formatters of the live commands."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.frozen import frozen
+from usdt.base.version import VERSION
+from usdt.engine.aggregate.columns import columns
+from usdt.engine.aggregate.output.heatmap import Heatmap
+from usdt.engine.aggregate.output.json import left_out_line, missed_line, pairs_line, result_line
+from usdt.engine.aggregate.output.text import duration, folded_lines, histograms, table
+from usdt.engine.aggregate.results import LeftOut, order_by, top_of
+from usdt.engine.merge.source import SCHEMA
+from usdt.engine.output.formatters.formatter import escape
+from usdt.engine.output.wall_clock import WallClock, time_of_day
+from usdt.engine.runtime.session import Lost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.aggregate.results import Result
+    from usdt.engine.merge.merge import Group, Merge
+
+__all__ = ("Choice", "closing_line", "header_line", "json_lines", "loss_lines", "text_lines")
+
+_SECOND = 1_000_000_000
+_MOST_HOSTS = 10_000  # that the header names
+
+
+@frozen
+class Choice:
+    """How results are shown.
+
+    Attributes:
+        top: maximum number of results in each table.
+        sort: the column to sort by.
+        hist: whether times with keys are shown as histograms.
+        folded: whether stacks are shown as folded lines.
+        colour: whether to use a terminal's colours.
+        realtime: whether to show dates.
+    """
+
+    top: int | None = None
+    sort: str | None = None
+    hist: bool = False
+    folded: bool = False
+    colour: bool = False
+    realtime: bool = False
+
+
+def _chosen(group: Group, choice: Choice) -> tuple[Sequence[Result], LeftOut]:
+    weighted = choice.folded and group.shape.aggregation.weighted
+    sort = choice.sort or ("sum" if weighted else None)
+    order = order_by(columns(group.shape.aggregation), group.keys, sort)
+    return top_of(sorted(group.results, key=order), choice.top)
+
+
+# ---------------------------------------------------------------- text
+
+
+def text_lines(merge: Merge, choice: Choice) -> list[str]:
+    """Return the merged results as text.
+
+    Raises:
+        TracingError: there is no column to sort by.
+    """
+    groups = merge.groups()
+    lines: list[str] = []
+    for group in groups:
+        if not group.shape.heatmap:
+            lines += _table_lines(group, choice)
+    return lines + _heatmaps([group for group in groups if group.shape.heatmap], choice)
+
+
+def _table_lines(group: Group, choice: Choice) -> list[str]:
+    shown, _ = _chosen(group, choice)
+    shape = group.shape
+    aggregation = shape.aggregation
+    if choice.folded:
+        return folded_lines(shown, weighted=aggregation.weighted)
+    single = aggregation.pair is not None and bool(group.keys) and not choice.hist
+    if aggregation.buckets is None or single:
+        lines = table(shown, columns(aggregation))
+    else:
+        lines = histograms(shown, aggregation, what=escape(shape.what), fine=shape.fine)
+    if group.end is None:
+        return lines
+    return [_clock(group.end, shape.interval, choice) + "\n", *lines, "\n"]
+
+
+def _clock(end: int, interval: float | None, choice: Choice) -> str:
+    if choice.realtime:
+        return WallClock(0).iso(end)
+    return time_of_day(end / _SECOND, interval)
+
+
+def _heatmaps(groups: Sequence[Group], choice: Choice) -> list[str]:
+    # A map for each kind, probe and host, below a line that names it if there are several.
+    rows: dict[tuple[Any, ...], list[tuple[Group, Result]]] = {}
+    for group in groups:
+        for result in group.results:
+            host = tuple(part.text for part in result.key)
+            rows.setdefault((group.shape, result.probe, host), []).append((group, result))
+    lines: list[str] = []
+    for (shape, probe, host), found in rows.items():
+        if len(rows) > 1:
+            lines.append("  ".join((escape(probe), *host)) + "\n")
+        unit = shape.unit or escape(shape.value)
+
+        def clock(seconds: float, interval: float | None = shape.interval) -> str:
+            return _clock(round(seconds * _SECOND), interval, choice)
+
+        heatmap = Heatmap(shape.aggregation.buckets, unit, colour=choice.colour, clock=clock)
+        for group, result in found:
+            lines += heatmap.row((group.end or 0) / _SECOND, result.value.buckets)
+        lines += heatmap.legend()
+    return lines
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def header_line(merge: Merge) -> str:
+    """Return the header of a merged stream: its times are those of CLOCK_REALTIME."""
+    hosts = [*merge.hosts]
+    by = [*merge.by]
+    header = {
+        "usdt": SCHEMA,
+        "host": hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts",
+        "boot_id": "",
+        "machine_id": None,
+        "kernel": "",
+        "machine": "",
+        "cpus": 0,
+        "version": VERSION,
+        "command": next(iter(merge.commands), "") if len(merge.commands) == 1 else "merge",
+        "probes": [*merge.probes],
+        **({"by": by} if by else {}),
+        "clock": {"monotonic": 0, "realtime": 0, "error": merge.clock_error},
+        "hosts": hosts[:_MOST_HOSTS],
+        "streams": merge.sources,
+    }
+    return json.dumps(header) + "\n"
+
+
+def json_lines(merge: Merge, choice: Choice) -> list[str]:
+    """Return the merged results and losses as the lines of a stream, behind its header.
+
+    Raises:
+        TracingError: there is no column to sort by.
+    """
+    lines: list[str] = []
+    for group in merge.groups():
+        shown, left_out = _chosen(group, choice)
+        about = _about(group, choice)
+        lines += (
+            result_line(result, group.shape.aggregation, about, fine=group.shape.fine)
+            for result in shown
+        )
+        if left_out.keys:
+            when: dict[str, Any] = {k: v for k, v in about.items() if k in ("time", "interval")}
+            lines.append(left_out_line(left_out, when))
+    if merge.left_out.keys:
+        lines.append(left_out_line(merge.left_out, {}))
+    return lines + _lost_json(merge)
+
+
+def _about(group: Group, choice: Choice) -> dict[str, Any]:
+    shape = group.shape
+    about: dict[str, Any] = {}
+    if group.end is not None:
+        about["time"] = group.end
+        if shape.interval is not None:
+            about["interval"] = shape.interval
+        if choice.realtime:
+            about["timestamp"] = WallClock(0).iso(group.end)
+    if shape.aggregation.pair is not None:
+        about |= {"start": shape.start, "unit": shape.unit}
+    elif shape.value:
+        about["value"] = shape.value
+    return about
+
+
+def _lost_json(merge: Merge) -> list[str]:
+    lines = []
+    for (host, probe), (lost, unread) in merge.lost.items():
+        line = missed_line(Lost(probe, lost, unread))
+        lines.append(f'{{"host": {json.dumps(host)}, {line[1:]}' if host else line)
+    return lines + ([] if merge.pairs is None else [pairs_line(merge.pairs)])
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+def loss_lines(merge: Merge) -> list[str]:
+    """Return what the streams lack, for people: losses, starts without end, what was left out."""
+    lines = []
+    for (host, probe), (lost, unread) in merge.lost.items():
+        where = f"{host}: {probe}" if host else probe
+        if lost:
+            lines.append(f"{where}: {_plural(lost, 'hit')} lost")
+        if unread:
+            lines.append(f"{where}: skipped {_plural(unread, 'hit')}: a value is unreadable")
+    pairs = merge.pairs
+    if pairs is not None:
+        numbers = (
+            (pairs.unfinished, "start", "without an end"),
+            (pairs.unmatched, "end", "without a start"),
+            (pairs.deep, "start", "nested deeper than 16: not measured"),
+        )
+        lines += [f"{_plural(n, noun)} {what}" for n, noun, what in numbers if n]
+    left_out = merge.left_out
+    if left_out.keys:
+        lines.append(
+            f"the streams left out {_plural(left_out.keys, 'result')} with "
+            f"{_plural(left_out.count, 'hit')} (--top): a count may be up to {left_out.largest} "
+            "too low"
+        )
+    return lines
+
+
+def closing_line(merge: Merge, events: int) -> str:
+    """Return how much was merged, and how far the streams are apart."""
+    what = []
+    if events or not merge.results:
+        what.append(_plural(events, "event"))
+    if merge.results:
+        what.append(_plural(merge.results, "result"))
+    line = f"{', '.join(what)} of {_plural(merge.sources, 'stream')}"
+    if merge.hosts:
+        line += f" from {_plural(len(merge.hosts), 'host')}"
+    if merge.begins is not None and merge.sources > 1:
+        line += f", begun within {duration(merge.begins[1] - merge.begins[0])}"
+    lost = sum(counts[0] for counts in merge.lost.values())
+    return f"{line}, {lost} lost"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,67 @@
+"""Files and pipes that are merged: lines of bounded length, or recordings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.closeable import Closeable
+from usdt.base.errors import TargetError
+from usdt.base.files import open_at_once
+from usdt.engine.recording.blocks import MAGIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.engine.merge.source import Source
+
+__all__ = ("LONGEST_LINE", "Stream")
+
+LONGEST_LINE = 1 << 22  # bytes
+
+
+class Stream(Closeable):
+    """A file, or standard input ("-"), read line by line.
+
+    Attributes:
+        recording: whether it is a recording.
+
+    Raises:
+        TargetError: the file cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.name = "standard input" if path == "-" else path
+        try:
+            number = 0 if path == "-" else open_at_once(path)
+            self.file = open(number, "rb", closefd=path != "-")  # noqa: SIM115 - closed by close()
+            self.recording = self.file.peek(len(MAGIC))[: len(MAGIC)] == MAGIC
+        except (OSError, ValueError) as err:
+            reason = err.strerror if isinstance(err, OSError) else err
+            raise TargetError(f"{self.name}: cannot be read: {reason}") from err
+
+    def lines(self, source: Source) -> Iterator[bytes]:
+        """Yield the lines, except those that are empty or too long, which are noted.
+
+        Raises:
+            TargetError: the file cannot be read.
+        """
+        try:
+            while line := self.file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                    source.line += 1
+                    source.problem(f"longer than {LONGEST_LINE} bytes: skipped")
+                    self._skip()
+                elif line.isspace():
+                    source.line += 1
+                else:
+                    yield line
+        except OSError as err:
+            raise TargetError(f"{self.name}: cannot be read: {err.strerror}") from err
+
+    def _skip(self) -> None:
+        while (rest := self.file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+            pass
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self.file.close()
