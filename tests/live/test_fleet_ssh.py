@@ -95,6 +95,17 @@ def process(pid: int) -> tuple[str, str]:
     return name, rest.split()[1]
 
 
+def test_clush_is_a_transport_too(machines: SshMachines) -> None:
+    path = f"{Path(USDT).parent}:{machines.environment['PATH']}"
+    found = asked(
+        *("--nodes", machines.few, "--json", "--", "count", "-c", hits_program(), PROBE),
+        via="clush",
+        environment={**machines.environment, "PATH": path},
+    )
+    assert found.fleet["reasons"] == []
+    assert (found.status, found.objects[0]["count"]) == (0, 4 * HITS)
+
+
 def test_machines_that_are_down_are_grouped(machines: SshMachines) -> None:
     down = machines.addresses[2:4]
     for address in down:

@@ -185,7 +185,7 @@ class _Run:
         return self._finish()
 
     def _connection(self) -> Any:
-        from usdt.fleet.engine import Connection  # noqa: PLC0415 - imports ClusterShell
+        from usdt.fleet.engine import Connection, most_at_once  # noqa: PLC0415 - imports ClusterShell
         from usdt.fleet.transport import far_command, template_words  # noqa: PLC0415
         from usdt.fleet.zipapp import build_app  # noqa: PLC0415 - not for --help
 
@@ -197,11 +197,14 @@ class _Run:
             "command": self.command.words,
             "clean": self.values["clean"],
         }
+        fanout = min(self.values["fanout"], most_at_once())
+        if fanout < len(self.machines):
+            say(f"{fanout} machines at a time: others are traced later")
         return Connection(
             template_words(self.values["via"], self.values["timeout"]),
             far_command(request, sudo=self.values["sudo"]),
             self.app.content,
-            self.values["fanout"],
+            fanout,
             self.values["timeout"],
             self.command.duration,
         )

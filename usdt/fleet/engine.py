@@ -6,9 +6,12 @@ Only this module and ``nodes`` import ClusterShell.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
+import resource
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +29,12 @@ if TYPE_CHECKING:
 
     from usdt.fleet.machine import Machine
 
-__all__ = ("Connection", "reach")
+__all__ = ("Connection", "most_at_once", "reach")
 
 _TICK = 0.1  # seconds
 _CHUNK = 1 << 16  # bytes of the toolkit that wait for one machine
+_FILES = 3  # descriptors of a machine
+_OWN_FILES = 64  # descriptors for all else
 _PATIENCE = 1.5  # seconds from ^C until connections are cut
 
 
@@ -178,6 +183,15 @@ class _Clock:
         if reason:
             link.machine.give_up(reason)
             link.worker.abort()
+
+
+def most_at_once() -> int:
+    """Return how many machines can be connected at a time; raises the limit of descriptors."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, (now - _OWN_FILES) // _FILES) if now >= 0 else sys.maxsize
 
 
 def reach(
