@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 __all__ = ("Merged",)
 
 _KEPT = ("probe", "request", "value", "start", "unit", "key", "names")
-_MOST = 200_000  # results that are kept apart
+_PAIRS = ("unfinished", "unmatched", "deep")
+# Limits for what a machine may claim: results that are kept apart, characters of what tells them
+# apart, buckets of one result, and numbers.
+_MOST = 200_000
+_MOST_TEXT = 64 << 20
+_MOST_BUCKETS = 20_000
+_LARGEST = 1 << 128
 _WIDTH = 52  # characters of the longest bar
 
 
@@ -27,12 +33,16 @@ class Merged:
     Attributes:
         lost: hits that machines have lost, or whose results did not fit here.
         unreadable: hits that machines have skipped.
+        pairs: starts without end, ends without start, and starts nested too deeply; empty if no
+            machine has said so.
     """
 
     def __init__(self, *, by_host: bool = False, top: int | None = None) -> None:
         self._top = top
         self._by_host = by_host
         self._results: dict[Hashable, dict[str, Any]] = {}
+        self._text = 0  # characters
+        self.pairs: dict[str, int] = {}
         self.lost = 0
         self.unreadable = 0
 
@@ -45,25 +55,33 @@ class Merged:
 
     def _added(self, host: str, found: dict[str, Any]) -> bool:
         if "lost" in found:
-            lost, unreadable = int(found["lost"]), int(found.get("unreadable", 0))
-            self.lost += max(0, lost)
-            self.unreadable += max(0, unreadable)
-            return True
-        if "count" not in found or "probe" not in found:
-            return True  # a kind of object that says nothing about results
+            lost, unreadable = _number(found["lost"]), _number(found.get("unreadable", 0))
+            self.lost += lost
+            self.unreadable += unreadable
+        elif "unfinished" in found:
+            for name, number in [(name, _number(found.get(name, 0))) for name in _PAIRS]:
+                self.pairs[name] = self.pairs.get(name, 0) + number
+        elif "count" in found and "probe" in found:
+            self._add_result(host, found)
+        return True  # other kinds of objects say nothing about results
+
+    def _add_result(self, host: str, found: dict[str, Any]) -> None:
         about = {name: found[name] for name in _KEPT if name in found}
+        if not isinstance(about.get("key", {}), dict):
+            raise TypeError
         if self._by_host:
             about["key"] = {"host": host, **about.get("key", {})}
+            about["key"]["host"] = host  # whatever the machine calls itself
         same = json.dumps(about, sort_keys=True)
         numbers = _numbers(found)
         known = self._results.get(same)
         if known is not None:
             _sum(known, numbers)
-        elif len(self._results) < _MOST:
+        elif len(self._results) < _MOST and self._text + len(same) < _MOST_TEXT:
+            self._text += len(same)
             self._results[same] = {**about, **numbers}
         else:
             self.lost += numbers["count"]
-        return True
 
     def results(self) -> list[dict[str, Any]]:
         """Return the results, the largest last, as in docs/json.md."""
@@ -89,30 +107,50 @@ class Merged:
         return _table(found)
 
 
+def _number(value: Any, *, least: int = 0) -> int:
+    # Returns an integer that a machine has sent.
+    if not isinstance(value, int) or not least <= value < _LARGEST:
+        raise ValueError
+    return value
+
+
 def _numbers(found: dict[str, Any]) -> dict[str, Any]:
-    numbers: dict[str, Any] = {"count": int(found["count"])}
+    numbers: dict[str, Any] = {"count": _number(found["count"])}
     if "sum" in found:
-        numbers |= {
-            "min": None if found["min"] is None else int(found["min"]),
-            "max": None if found["max"] is None else int(found["max"]),
-            "sum": int(found["sum"]),
-        }
+        for name in ("min", "max", "sum"):
+            value = found[name]
+            unknown = value is None and name != "sum"
+            numbers[name] = None if unknown else _number(value, least=-_LARGEST)
     if "buckets" in found:
+        buckets = found["buckets"]
         numbers["buckets"] = {
-            (one["low"], one["high"]): int(one["count"]) for one in found["buckets"]
+            (_edge_of(one["low"]), _edge_of(one["high"])): _number(one["count"]) for one in buckets
         }
+    if len(numbers.get("buckets", ())) > _MOST_BUCKETS:
+        raise ValueError
     return numbers
 
 
+def _edge_of(value: Any) -> float | None:
+    # Returns an edge of a bucket; None: it is open.
+    if value is None or (isinstance(value, int | float) and -_LARGEST < value < _LARGEST):
+        return value
+    raise ValueError
+
+
 def _sum(known: dict[str, Any], more: dict[str, Any]) -> None:
+    buckets = known.get("buckets", {})
+    new = more.get("buckets", {})
+    # The same question has the same columns everywhere.
+    if known.keys() - _KEPT != more.keys() or len(buckets.keys() | new.keys()) > _MOST_BUCKETS:
+        raise ValueError
     known["count"] += more["count"]
-    if "sum" in known and "sum" in more:
+    if "sum" in known:
         known["sum"] += more["sum"]
         for name, of in (("min", min), ("max", max)):
             both = known[name], more[name]
             known[name] = None if None in both else of(both)
-    for edges, count in more.get("buckets", {}).items():
-        buckets = known.setdefault("buckets", {})
+    for edges, count in new.items():
         buckets[edges] = buckets.get(edges, 0) + count
 
 
@@ -121,14 +159,14 @@ def _shown(one: dict[str, Any]) -> dict[str, Any]:
     if "sum" in one and one["count"]:
         shown["avg"] = one["sum"] / one["count"]
     if "buckets" in one:
-        order = sorted(one["buckets"].items(), key=lambda item: _edge(item[0][0]))
+        order = sorted(one["buckets"].items(), key=lambda item: _lowest(item[0][0]))
         shown["buckets"] = [
             {"low": low, "high": high, "count": count} for (low, high), count in order
         ]
     return shown
 
 
-def _edge(low: float | None) -> float:
+def _lowest(low: float | None) -> float:
     return float("-inf") if low is None else low
 
 

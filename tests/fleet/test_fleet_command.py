@@ -1,0 +1,73 @@
+"""Mistakes on the command line of ``usdt fleet``: one line each, before any machine is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tracing_tools import one_error, run_usdt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nodes", "n1"], "no command; give one of trace, spans, count, hist, stats, latency"),
+        (["--nodes", "n1", "--", "record", "x:y"], "cannot run 'record' on a fleet"),
+        (["--nodes", "n1", "--", "kprobe"], "no command"),
+        (["--nodes", "n1", "--", "count", "x:y", "-o", "F"], "-o would write on each machine"),
+        (["--nodes", "n1", "--", "count", "x:y", "--output=F"], "-o would write on each machine"),
+        (["--nodes", "n1", "--", "count", "x:y", "--top", "-1"], "--top -1: not a number"),
+        (["--nodes", "n1", "--clean", "--", "count", "x:y"], "--clean takes no command"),
+        (["--", "count", "x:y"], "Missing option '--nodes'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_usage_errors(words: list[str], said: str) -> None:
+    done = run_usdt("fleet", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("via", "said"),
+    [("sh 'x", "--via sh 'x: No closing quotation"), ("", "--via: empty")],
+)
+def test_templates_that_cannot_be_split(via: str, said: str) -> None:
+    done = run_usdt("fleet", "--nodes", "n1", "--via", via, "--", "count", "x:y")
+    assert one_error(done).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "form", ["-oProxyCommand=touch {}", "$(touch {})", "a;touch {}", "@`touch {}`"]
+)
+@pytest.mark.parametrize("via", ["ssh", "sh -c 'echo {node}' {command}"])
+def test_a_name_runs_nothing(tmp_path: Path, form: str, via: str) -> None:
+    trap = tmp_path / "trap"
+    name = form.format(trap)
+    done = run_usdt("fleet", f"--nodes={name}", "--via", via, "--", "count", "x:y")
+    assert one_error(done).startswith("--nodes ")
+    assert not trap.exists()
+
+
+def test_without_clustershell_it_says_how_to_get_it() -> None:
+    code = (
+        "import sys; sys.modules['ClusterShell'] = None; from usdt.cli import main; "
+        "sys.argv = ['usdt', 'fleet', '--nodes', 'n1', '--', 'count', 'x:y']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: usdt fleet needs ClusterShell: pip install 'usdt-toolkit[fleet]'\n"
+    )
+
+
+def test_help_does_not_load_clustershell() -> None:
+    code = "import sys; sys.modules['ClusterShell'] = None; import usdt.cli.fleet"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
