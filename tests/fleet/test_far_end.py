@@ -53,7 +53,7 @@ class Far:
     """The far end's command line, run by a shell as a transport would."""
 
     def __init__(self, home: Path, kept: App, *words: str, **more: Any) -> None:
-        request = {"word": "W", "digest": kept.digest, "size": len(kept.content)}
+        request = {"word": "W", "digest": kept.digest, "size": len(kept.content), "patience": 60}
         command = far_command({**request, "command": words, **more})
         self.child = subprocess.Popen(
             transport_words(template_words("sh -c", 5), "web1", command),
@@ -160,6 +160,21 @@ def test_the_end_of_standard_input_ends_the_command(tmp_path: Path, source: str,
         began = time.monotonic()
         assert far.close() == end
         assert time.monotonic() - began < 2
+    assert not running(kept)
+
+
+def test_a_long_silence_ends_the_command_and_a_byte_does_not(tmp_path: Path) -> None:
+    kept = app(_SLEEPER)
+    with Far(tmp_path, kept, patience=0.5) as far:
+        far.line()
+        far.send(kept.content)
+        assert [far.line(), far.line()] == ["usdt-fleet W run", "started"]
+        began = time.monotonic()
+        for _ in range(4):  # closer together than the patience, and longer than it in all
+            time.sleep(0.2)
+            far.send(b"\n")
+        assert [far.line(), far.line()] == ["stopped", "usdt-fleet W exit 0"]
+        assert time.monotonic() - began > 0.8 + 0.5
     assert not running(kept)
 
 

@@ -25,6 +25,7 @@ __all__ = ("fleet",)
 _EVENTS = ("trace", "spans")
 _AGGREGATIONS = ("count", "hist", "stats", "latency")
 _REDRAW_SECONDS = 1.0
+_SILENCE = 60.0  # seconds after which a machine takes this end for dead
 _DIGITS = 7  # of --top, at most
 
 # \b keeps click from filling the paragraphs below it.
@@ -196,6 +197,7 @@ class _Run:
             "size": len(self.app.content),
             "command": self.command.words,
             "clean": self.values["clean"],
+            "patience": _SILENCE,
         }
         fanout = min(self.values["fanout"], most_at_once())
         if fanout < len(self.machines):
@@ -220,7 +222,8 @@ class _Run:
         if "probe" not in found or "lost" in found:
             self.unusable += not self.merged.add(host, found)
         if self.values["as_json"]:
-            self.output.write([json.dumps({"host": host, **found}) + "\n"])
+            # Its name comes first, whatever the machine calls itself.
+            self.output.write([json.dumps({"host": "", **found} | {"host": host}) + "\n"])
         elif "probe" in found and "lost" not in found:
             from usdt.engine.output.event_text import event_line  # noqa: PLC0415 - only for text
 
@@ -247,6 +250,8 @@ class _Run:
         if self.values["as_json"]:
             lines = [] if self.events else [json.dumps(one) + "\n" for one in self.merged.results()]
             found |= {"lost": self.merged.lost, "unreadable": self.merged.unreadable}
+            if self.merged.pairs:
+                lines.append(json.dumps(self.merged.pairs) + "\n")
             if left_out := self.merged.left_out():
                 lines.append(json.dumps({"left_out": left_out}) + "\n")
             self.output.write([*lines, json.dumps({"fleet": found}) + "\n"])
@@ -264,6 +269,11 @@ class _Run:
             say(f"skipped {plural(self.unusable, 'object')} that cannot be added up")
         if self.merged.lost or self.merged.unreadable:
             say(f"lost on all machines: {self.merged.lost}; unreadable: {self.merged.unreadable}")
+        pairs = ", ".join(
+            f"{name} {number}" for name, number in self.merged.pairs.items() if number
+        )
+        if pairs:
+            say(f"starts and ends without a counterpart: {pairs}")
         self._say_copies()
         for line in attendance_lines(self.machines):
             say(line)

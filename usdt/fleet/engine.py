@@ -35,6 +35,7 @@ _TICK = 0.1  # seconds
 _CHUNK = 1 << 16  # bytes of the toolkit that wait for one machine
 _FILES = 3  # descriptors of a machine
 _OWN_FILES = 64  # descriptors for all else
+_BEAT = 10.0  # seconds between two bytes for each far end
 _PATIENCE = 1.5  # seconds from ^C until connections are cut
 
 
@@ -112,6 +113,12 @@ class _Link:
         self._left = memoryview(self._connection.app)
         self._send()
 
+    def beat(self) -> None:
+        """Let the far end hear that somebody is here."""
+        if self.machine.state is State.RUNNING:
+            self._queued += 1
+            self.worker.write(b"\n")
+
     def _send(self) -> None:
         part, self._left = self._left[:_CHUNK], self._left[_CHUNK:]
         if part:
@@ -157,6 +164,7 @@ class _Clock:
         self._stop = stop
         self._tick = tick
         self._cut = math.inf
+        self._beat = time.monotonic()
 
     def ev_timer(self, _timer: object) -> None:
         """Look for ^C, late machines, and what is to be shown."""
@@ -168,6 +176,10 @@ class _Clock:
         for link in self._links:
             if not link.machine.ended:
                 self._look(link, now)
+        if self._cut == math.inf and now > self._beat + _BEAT:
+            self._beat = now
+            for link in self._links:
+                link.beat()
         self._tick()
 
     def _end(self, link: _Link) -> None:

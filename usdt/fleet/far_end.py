@@ -2,7 +2,8 @@
 
 Its source travels on the command line, so that it imports the standard library only. It speaks on
 standard output, in lines that begin with ``usdt-fleet`` and a word that only this run knows; all
-other lines are the command's. The end of standard input ends the command: whoever asked has gone.
+other lines are the command's. The end of standard input, or a long silence there, ends the command:
+whoever asked has gone.
 
     need          the machine has no copy of the toolkit; it comes on standard input
     run           the command starts
@@ -41,8 +42,9 @@ def main(text: str) -> NoReturn:
 
     Args:
         text: a JSON object. ``word`` marks our lines; ``digest`` (SHA-256) and ``size`` are
-            those of the toolkit; ``command`` is the command, a list of words; ``clean`` asks to
-            remove copies instead.
+            those of the toolkit; ``command`` is the command, a list of words; ``patience``
+            is how many seconds standard input may be silent; ``clean`` asks to remove copies
+            instead.
     """
     request = json.loads(text)
     word = request["word"]
@@ -54,7 +56,8 @@ def main(text: str) -> NoReturn:
         else:
             path = _received(word, request)
             _say(word, "run")
-            status = _supervised([sys.executable, "-I", "-S", str(path), *request["command"]])
+            argv = [sys.executable, "-I", "-S", str(path), *request["command"]]
+            status = _supervised(argv, request["patience"])
         _say(word, f"exit {status}")
     except _NotStarted as err:
         _say(word, f"fail {err}")
@@ -175,9 +178,10 @@ def _clean() -> int:
 # ------------------------------------------------------------ the command
 
 
-def _supervised(argv: list[str]) -> int:
-    # Runs the command until it ends, or standard input does; returns its status as in a shell. Its
-    # results come through a pipe: what a program that it starts prints must not be among them.
+def _supervised(argv: list[str], patience: float) -> int:
+    # Runs the command until it ends, or standard input does or is silent for too long; returns its
+    # status as in a shell. Its results come through a pipe: what a program that it starts prints
+    # must not be among them.
     results, to_us = os.pipe()
     child = subprocess.Popen(
         [*argv, "-o", f"/dev/fd/{to_us}"],
@@ -191,9 +195,9 @@ def _supervised(argv: list[str]) -> int:
         signal.signal(number, lambda *_: child.send_signal(signal.SIGINT))
     ended = os.pidfd_open(child.pid)
     try:
-        if not _until_end(results, ended):
+        if not _until_end(results, ended, patience):
             child.send_signal(signal.SIGINT)
-            if not _until_end(results, ended, time.monotonic() + _GRACE, watched=False):
+            if not _until_end(results, ended, _GRACE, heard=False):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
         status = child.wait()
@@ -204,23 +208,22 @@ def _supervised(argv: list[str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _until_end(
-    results: int, ended: int, deadline: float | None = None, *, watched: bool = True
-) -> bool:
-    # Passes results on until the process has ended. Returns False if before that the deadline has
-    # passed or, if it is watched, standard input has ended.
+def _until_end(results: int, ended: int, seconds: float, *, heard: bool = True) -> bool:
+    # Passes results on until the process has ended. Returns False if before that the seconds have
+    # passed. If standard input is heard, each byte there starts them anew, and its end ends them.
     poller = select.poll()
-    for number in (results, ended, *((0,) if watched else ())):
+    for number in (results, ended, *((0,) if heard else ())):
         poller.register(number, select.POLLIN)
-    while True:
-        left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-        ready = {number for number, _ in poller.poll(left)}
+    due = time.monotonic() + seconds
+    while (left := due - time.monotonic()) > 0:
+        ready = {number for number, _ in poller.poll(left * 1000)}
         if results in ready and not _passed_on(results):
             poller.unregister(results)
         if ended in ready:
             return True
-        if not ready or (0 in ready and not os.read(0, _BLOCK)):
-            return False
+        if 0 in ready:
+            due = time.monotonic() + seconds if os.read(0, _BLOCK) else 0.0
+    return False
 
 
 def _passed_on(results: int) -> bool:
