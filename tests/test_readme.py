@@ -31,6 +31,8 @@ def consoles(text: str = README) -> list[tuple[str, list[str]]]:
 
 def shape(line: str) -> str:
     """A line with what differs from run to run taken out: numbers, and columns they widen."""
+    about = r'"(host|boot_id|machine_id|kernel|machine)": ("[^"]*"|null)'  # of a machine
+    line = re.sub(about, r'"\1": null', line)
     line = re.sub(r"\b\d+(\.\d+)?(ns|us|ms|s)\b", "N", line)  # durations choose their unit
     line = re.sub(r"0x[0-9a-f]+|\d+(:\d+)*(\.\d+)?", "N", line)
     return re.sub(r" +", " ", line).strip()

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from patience import patient
+from streams import answers
 from tracing_tools import KPROBE, Tool
 
 __all__ = ("events_of", "kprobe", "program", "results", "tracing_kernel")
@@ -31,6 +32,7 @@ def kprobe(
     )
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr, done.stderr
+    done.stdout = answers(words, done.stdout)
     return done
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from function_programs import calls, needs_libc
+from streams import read_events
 from tracing_tools import KPROBE, one_error, run_usdt
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
@@ -21,7 +22,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shown(program: Path, probe: str) -> list[dict[str, object]]:
     done = run_usdt("trace", "--json", "-o", f"{program}.json", "-c", f"{program} level", probe)
     assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in Path(f"{program}.json").read_text().splitlines()]
+    events = read_events(Path(f"{program}.json").read_text())
     assert len(events) == 10
     assert {event["event"] for event in events} == {"return"}
     return [event["args"] for event in events]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import signal
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fixtures import build
+from streams import read_events
 from tracing_tools import tracing, until
 
 import kprobe
@@ -71,7 +71,7 @@ def test_the_command_runs_as_the_user(tmp_path: Path) -> None:
     with tracing("-c", f"{program} -n 1", *words) as tool:
         tool.finish()
     nobody = pwd.getpwnam("nobody")
-    (event,) = [json.loads(line) for line in output.read_text().splitlines()]
+    (event,) = read_events(output.read_text())
     assert event["args"] == {"uid": nobody.pw_uid, "gid": nobody.pw_gid}
 
 

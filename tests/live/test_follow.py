@@ -16,6 +16,7 @@ import pytest
 from fixtures import Fixture, build, start
 from patience import patient
 from skips import need_program
+from streams import read_events
 from tracing_tools import (
     USDT,
     Tool,
@@ -73,7 +74,7 @@ def run_command(output: Path, command: str, *words: object) -> tuple[Tool, list[
     """Trace a command to the end, with its children; what it printed is in the tool's lines."""
     with tracing("-f", "-c", command, "-o", output, *words) as tool:
         assert tool.process.wait(patient(60)) == 0
-        events = [json.loads(line) for line in output.read_text().splitlines()]
+        events = read_events(output.read_text())
         until(lambda: any("events, " in line for line in tool.errors), "the closing line")
     assert tool.closing == (len(events), 0), tool.errors
     return tool, events
@@ -304,7 +305,7 @@ def test_a_tracer_in_a_pid_namespace_follows(tmp_path: Path) -> None:
     done = run_usdt("trace", *words, before=_INSIDE)
     assert done.returncode == 0, done.stderr
     printed = [json.loads(line) for line in done.stdout.splitlines()]
-    events = [json.loads(line) for line in output.read_text().splitlines()]
+    events = read_events(output.read_text())
     assert len(events) == 2 * (1 + 20 * 4)
     assert tally(events) == tally(printed)
     assert {event["pid"] for event in events} == {hit["pid"] for hit in printed}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 from fixtures import TESTBINS, build
 from patience import patient
 from skips import need_program
+from streams import read_events
 from tracing_tools import one_error, run_usdt, tracing
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
@@ -77,7 +77,7 @@ def probes_of(folder: Path, command: str, *probes: str) -> list[str]:
     output = folder / "events"
     with tracing("-c", command, "-o", output, *probes) as tool:
         assert tool.process.wait(patient(20)) == 0
-    events: list[dict[str, Any]] = [json.loads(line) for line in output.read_text().splitlines()]
+    events: list[dict[str, Any]] = read_events(output.read_text())
     for event in events:
         expected = {"constructor": 7, "destructor": 8, "called": 9}
         name = event["probe"].partition(":")[2]
@@ -115,7 +115,7 @@ def test_a_script_is_traced_in_its_interpreter(folder: Path) -> None:
     output = folder / "events"
     with tracing("-c", str(script), "-o", output, "starter:main(arg0)") as tool:
         assert tool.process.wait(patient(20)) == 0
-    (event,) = (json.loads(line) for line in output.read_text().splitlines())
+    (event,) = read_events(output.read_text())
     assert event["args"] == {"arg0": 3}  # the interpreter, its word and the script
 
 
@@ -125,7 +125,7 @@ def test_preloaded_libraries_are_traced(folder: Path) -> None:
     output = folder / "events"
     with tracing("-c", command, "-o", output, *words) as tool:
         assert tool.process.wait(patient(20)) == 0
-    events = [json.loads(line) for line in output.read_text().splitlines()]
+    events = read_events(output.read_text())
     assert [event["probe"] for event in events] == _LATE
 
 

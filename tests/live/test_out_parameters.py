@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from function_programs import OPTIONS
+from streams import read_events
 from symbol_programs import compiled
 from tracing_tools import run_usdt
 
@@ -178,7 +179,7 @@ def test_at_the_entry_of_a_system_call_the_return_becomes_the_hit(tmp_path: Path
     probe = 'syscall:read(out(str(buf, 5)) == "hello", out(str(buf, 5)), count)'
     output = tmp_path / "events"
     run_usdt("trace", "--json", "-o", output, "-c", f"cat {path}", probe)
-    ((name, value), _) = json.loads(output.read_text().splitlines()[0])["args"].items()
+    ((name, value), _) = read_events(output.read_text())[0]["args"].items()
     assert (name, value) == ("out(str(buf,5))", "hello")
 
 

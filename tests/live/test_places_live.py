@@ -13,6 +13,7 @@ import pytest
 from gdb_places import breakpoints, values
 from place_programs import INLINED, made, marks
 from skips import need_program
+from streams import read_events
 from symbol_programs import compiled
 from tracing_tools import one_error, run_usdt
 
@@ -58,7 +59,7 @@ def traced(program: Path, *probes: str) -> tuple[list[dict[str, Any]], list[dict
     done = run_usdt("trace", "--json", "-o", f"{program}.json", "-c", str(program), *probes)
     assert done.returncode == 0, done.stderr
     assert done.stderr.rstrip().endswith(" 0 lost"), done.stderr
-    events = [json.loads(line) for line in Path(f"{program}.json").read_text().splitlines()]
+    events = read_events(Path(f"{program}.json").read_text())
     lines = [line for line in done.stdout.splitlines() if line.startswith("MARK ")]
     return events, [dict(_WORD.findall(line)) for line in lines]
 

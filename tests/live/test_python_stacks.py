@@ -17,6 +17,7 @@ from python_programs import (
     written,
 )
 from skips import need_program, requires_root, skip_or_fail
+from streams import read_events
 from tracing_tools import run_usdt
 
 import usdt
@@ -94,7 +95,7 @@ def test_a_command_is_known_when_it_has_begun(python: str, tmp_path: Path) -> No
     words = ("--json", "-o", output, "-n", 30, "-c", f"{python} {program}")
     done = run_usdt("trace", *words, "--pystack", "syscall:getppid")
     assert done.returncode == 0, done.stderr
-    last = json.loads(output.read_text().splitlines()[-1])["args"]["pystack"]
+    last = read_events(output.read_text())[-1]["args"]["pystack"]
     assert shown(last)[-1][0] == "<module>"
 
 
@@ -289,7 +290,7 @@ def test_threads_and_forked_children_have_their_own_stacks(python: str, tmp_path
     words = ("--json", "-o", output, "-n", 40, "-f", "-c", f"{python} {program}", "--pystack")
     done = run_usdt("trace", *words, "syscall:getppid", "syscall:getpgrp")
     assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in output.read_text().splitlines()]
+    events = read_events(output.read_text())
     last = {event["probe"]: event["args"]["pystack"] for event in events}
     assert [name for name, _ in shown(last["syscall:getppid"])] == [
         "in_thread",

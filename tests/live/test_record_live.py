@@ -17,6 +17,7 @@ import pytest
 from fixtures import Fixture, build, start
 from paced import ROUNDS, fire_and_wait, loop, numbers
 from recordings import frames
+from streams import read_events
 from tracing_tools import USDT, Tool, one_error, private, run_usdt, until, usdt
 
 from usdt.arch.unwinding import STACK_POINTERS
@@ -89,7 +90,7 @@ def test_a_recording_has_what_a_trace_shows(args: Fixture, place: Path, tmp_path
         assert tracer.process.wait(_TIMEOUT) == 0
     found = events(place)
     assert (len(found), lost) == (count, 0)
-    traced = [json.loads(line) for line in (tmp_path / "trace").read_text().splitlines()]
+    traced = read_events((tmp_path / "trace").read_text())
     for item in (*found, *traced):
         del item["time"], item["cpu"]  # each has hits of its own
     assert count > 30
@@ -112,18 +113,18 @@ def test_what_a_recording_says_of_itself(args: Fixture, place: Path) -> None:
     about = json.loads(report(place, "--header").stdout)
     name = os.uname()
     assert about["header"]["byteorder"] == sys.byteorder
-    assert about["header"]["host"] == name.nodename
     assert name.release in about["header"]["kernel"]
-    assert about["header"]["machine"] == name.machine
     assert about["header"]["command"][:2] == ["usdt", "record"]
-    assert about["header"]["probes"] == ["args:count3(arg0)"]
+    stream = about["header"]["header"]
+    assert (stream["host"], stream["machine"]) == (name.nodename, name.machine)
+    assert stream["probes"] == ["args:count3(arg0)"]
     path = build("default", "args")
     with ElfFile(path) as elf:
         assert elf.build_id
         assert about["files"] == [{"path": str(path), "build_id": elf.build_id}]
     assert {case["probe"] for case in about["cases"]} == {"args:count3"}
     assert about["closing"]["records"] == 3
-    begin, end = about["header"]["clock"], about["closing"]["clock"]
+    begin, end = stream["clock"], about["closing"]["clock"]
     times = [event["time"] for event in events(place)]
     assert begin["monotonic"] < min(times) <= max(times) < end["monotonic"]
     assert begin["realtime"] < end["realtime"]

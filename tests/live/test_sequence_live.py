@@ -7,13 +7,13 @@ at the next call, higher up the stack, of a function that is traced, so then all
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from function_programs import OPTIONS
 from kernelprobes import kprobe
+from streams import read_events
 from symbol_programs import compiled
 from tracing_tools import one_error, run_usdt
 
@@ -154,7 +154,7 @@ def traced(
     done = run_usdt(*map(str, words))
     assert done.returncode == 0, done.stderr
     assert done.stderr.rstrip().endswith(" 0 lost"), done.stderr
-    events = [json.loads(line) for line in output.read_text().splitlines()]
+    events = read_events(output.read_text())
     return events, [line.split() for line in done.stdout.splitlines()]
 
 
@@ -241,6 +241,6 @@ def test_kprobe_takes_them_as_well(program: Path) -> None:
         *("trace", "-s", "--json", "-o", output, "-n", "6", "-c", program),
         *(f"uprobe:{program}:one(arg0)", f"uprobe:{program}:three(arg0)"),
     )
-    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    lines = read_events(output.read_text())
     assert len(lines) == 6, done.stderr
     assert lines[0]["probe"].endswith(":one")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kernelprobes import events_of, kprobe, program, results
+from streams import read_events
 from tracing_tools import run_usdt
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]
         line for line in done.stderr.splitlines() if line[:1].isdigit() and " lost" not in line
     ]
     server, client = map(int, ports.split())
-    return [json.loads(line) for line in path.read_text().splitlines()], server, client
+    return read_events(path.read_text()), server, client
 
 
 def _of(events: list[dict[str, Any]], name: str, argument: str) -> list[Any]:

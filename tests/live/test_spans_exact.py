@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from exact_program import exact_program
 from skips import need_program
+from streams import read_events
 from tracing_tools import run_usdt
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def measured(
         int(number): [*map(int, times)]
         for number, *times in map(str.split, done.stdout.splitlines())
     }
-    found = [json.loads(line) for line in output.read_text().splitlines()]
+    found = read_events(output.read_text())
     spans = {span["args"]["arg0"]: span for span in found}
     assert len(spans) == len(found)
     return own, spans, done.stderr

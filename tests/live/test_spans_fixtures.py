@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import pytest
 from fixtures import build
 from functions import here
 from kernelprobes import kprobe, program
+from streams import read_events
 from tracing_tools import KPROBE, USDT
 
 from kprobe.functions.arguments import CallContextAbi
@@ -36,7 +36,7 @@ for number in range(3):
 def spans(tmp_path: Path, command: str, *words: object) -> tuple[list[dict[str, Any]], str]:
     output = tmp_path / "spans.json"
     done = kprobe("spans", "--json", "-o", output, *words, command=command)
-    return [json.loads(line) for line in output.read_text().splitlines()], done.stderr
+    return read_events(output.read_text()), done.stderr
 
 
 def test_pairs_nest(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from patience import patient
 from span_programs import THROWS, measured, span_program
+from streams import read_events
 from symbol_programs import compiled, running
 from tracing_tools import USDT, one_error, run_usdt
 
@@ -41,7 +42,7 @@ def spans(
     done = run_usdt("spans", "--json", "-o", output, "-c", f"{program} {words}", *options)
     assert done.returncode == 0, done.stderr
     own, _ = measured(done)
-    return own, [json.loads(line) for line in output.read_text().splitlines()], done.stderr
+    return own, read_events(output.read_text()), done.stderr
 
 
 def by_id(found: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:

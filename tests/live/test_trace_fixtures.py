@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fixtures import FIXTURES, PROGRAMS, Fixture, build, start
 from patience import patient
+from streams import read_events
 from tracing_tools import (
     Tool,
     by_thread,
@@ -180,7 +181,7 @@ def test_by_command_every_value_is_what_the_program_printed(
         tool.process.wait(patient(20))
         assert tool.code == 0, tool.errors
     printed = [json.loads(line) for line in tool.lines]
-    events = [json.loads(line) for line in output.read_text().splitlines()]
+    events = read_events(output.read_text())
     first = printed[0]["pid"]
     _assert_same(path, [hit for hit in printed if hit["pid"] == first], events)
 

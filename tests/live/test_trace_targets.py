@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fixtures import Fixture, build, start
 from patience import patient
+from streams import read_events
 from tracing_tools import Tool, leftovers, private, run_usdt, tracing, until, usdt
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def test_a_command_is_traced_in_what_it_opens_later(tmp_path: Path) -> None:
     with tracing("-c", f"{path} -n 4 -s {patient(300_000):.0f}", *words) as tool:
         tool.process.wait(patient(20))
         printed = [json.loads(line) for line in tool.lines]
-    events = [json.loads(line) for line in output.read_text().splitlines()]
+    events = read_events(output.read_text())
     assert len(of_probe(events, "dlopened:before")) == 4
     traced = [[*hit["args"].values()] for hit in of_probe(events, "plugin:hit")]
     expected = [[h["args"][0], h["args"][1]["str"]] for h in of_probe(printed, "plugin:hit")]
@@ -404,7 +405,7 @@ def test_a_command_is_traced_from_its_first_instruction(tmp_path: Path) -> None:
         assert tool.process.wait(patient(20)) == 0
     assert "1 event, 0 lost" in tool.errors
     printed = [json.loads(line) for line in tool.lines]
-    assert count3([json.loads(line) for line in output.read_text().splitlines()]) == count3(printed)
+    assert count3(read_events(output.read_text())) == count3(printed)
 
 
 @pytest.mark.parametrize(
@@ -442,7 +443,7 @@ def test_a_file_holds_what_was_traced_and_nothing_else(tmp_path: Path) -> None:
         assert tool.process.wait(patient(20)) == 0
         assert tool.closing == (2, 0)
     assert tool.lines == []
-    events = [json.loads(line) for line in output.read_text().splitlines()]
+    events = read_events(output.read_text())
     assert count3(events) == count3(fixture.hits)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -12,6 +11,7 @@ import pytest
 from fixtures import build, start
 from paced import BATCHES, ROUNDS, fire_and_wait, lines_of, loop, numbers
 from patience import patient
+from streams import read_events
 from tracing_tools import tracing
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def test_ten_thousand_sites_attach_at_once(tmp_path: Path) -> None:
         assert tool.sites == len(numbers)
         assert tool.process.wait(patient(60)) == 0
         assert tool.closing == (len(numbers), 0)
-    events = [json.loads(line) for line in output.read_text().splitlines()]
+    events = read_events(output.read_text())
     assert [event["args"]["arg0"] for event in events] == numbers
 
 

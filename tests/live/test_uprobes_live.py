@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from function_programs import calls, needs_libc
+from streams import read_events
 from tracing_tools import one_error, run_usdt, tracing, until
 
 from usdt.base.machine import KERNEL_MACHINE
@@ -44,7 +45,7 @@ def traced(program: Path, what: str, *words: str) -> tuple[list[dict[str, Any]],
     done = run_usdt("trace", "--json", "-o", f"{program}.json", "-c", f"{program} {what}", *words)
     assert done.returncode == 0, done.stderr
     assert done.stderr.rstrip().endswith(" 0 lost"), done.stderr
-    events = [json.loads(line) for line in Path(f"{program}.json").read_text().splitlines()]
+    events = read_events(Path(f"{program}.json").read_text())
     return events, [line.split() for line in done.stdout.splitlines()]
 
 
@@ -95,7 +96,7 @@ def test_a_function_of_libc_called_by_python(tmp_path: Path, via: UprobeMethod) 
     words = "trace", "--json", "-o", tmp_path / "out", "--via", via
     done = run_usdt(*words, "-c", f"{sys.executable} {script}", probe)
     assert done.stderr.endswith("15 events, 0 lost\n"), done.stderr
-    events = [json.loads(line)["args"] for line in (tmp_path / "out").read_text().splitlines()]
+    events = [one["args"] for one in read_events((tmp_path / "out").read_text())]
     shown = [["strtol", *map(str, event.values())] for event in events]
     assert shown == [line.split() for line in done.stdout.splitlines()]
 
@@ -109,7 +110,7 @@ def test_entry_values_of_libc_as_keys(tmp_path: Path, by: str) -> None:
     words = "count", "--json", "-o", tmp_path / "out", "--by", by
     done = run_usdt(*words, "-c", f"{sys.executable} {script}", probe)
     assert done.stderr.endswith("15 events, 0 lost\n"), done.stderr
-    results = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    results = read_events((tmp_path / "out").read_text())
     column = {"str(arg0)": 1, "arg2": 2, "return": 3}[by]
     wanted = Counter(line.split()[column][:128] for line in done.stdout.splitlines())
     assert {str(one["key"][by]): one["count"] for one in results} == wanted

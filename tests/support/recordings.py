@@ -14,8 +14,9 @@ from planning import plan
 
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.streams.header import Clock, StreamHeader
 from usdt.engine.recording import blocks
-from usdt.engine.recording.description import Clock, Header
+from usdt.engine.recording.description import Header
 from usdt.engine.recording.reader import Reader
 from usdt.engine.recording.writer import Recorder
 
@@ -77,18 +78,23 @@ def text(
     return lead + value + stale * (-(-room // 8) * 8 - len(value))
 
 
-def header(byteorder: str = sys.byteorder, **changes: Any) -> Header:
+def header(byteorder: str = sys.byteorder) -> Header:
     """What a recording says of itself: monotonic 0 is half a second into 1970, at Greenwich."""
-    values = {
-        "clock": Clock(1_000_000_000, 1_500_000_000),
-        "machine": "x86_64",
-        "kernel": "Linux 6.18.0",
-        "host": "here",
-        "tool": "usdt-toolkit 0.1.0",
-        "command": ("usdt", "record"),
-        "probes": ("p:*",),
-    }
-    return Header(byteorder, **{**values, **changes})
+    stream = StreamHeader(
+        host="here",
+        boot_id="8a7e3a1c-0000-4000-8000-000000000000",
+        machine_id=None,
+        kernel="6.18.0",
+        machine="x86_64",
+        cpus=2,
+        version="0.1.0",
+        command="record",
+        probes=("p:*",),
+        by=None,
+        clock=Clock(1_000_000_000, 1_500_000_000, 20),
+    )
+    words = ("usdt", "record")
+    return Header.of(stream, byteorder, "Linux 6.18.0", "usdt-toolkit 0.1.0", words)
 
 
 def make(

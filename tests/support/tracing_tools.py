@@ -24,6 +24,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from streams import answers, is_about
+
 from usdt.bpf._syscall import bpf_attribute
 from usdt.probes.probe import read_probes
 
@@ -74,6 +76,7 @@ class Tool:
     """A running ``usdt`` command whose streams are read all the time; a context manager.
 
     ``lines`` and ``errors`` are what it has written so far, ``code`` its exit code once it ended.
+    Of a JSON stream, ``lines`` are those behind its header.
     """
 
     def __init__(self, *words: object, before: Iterable[str] = (), command: str = USDT) -> None:
@@ -203,7 +206,8 @@ class Tool:
 
 
 def _collect(stream: Any, lines: list[str]) -> None:
-    lines.extend(line.rstrip("\n") for line in stream)  # one by one, as they come
+    # One by one, as they come.
+    lines.extend(line.rstrip("\n") for line in stream if not is_about(line))
 
 
 def usdt(*words: object, before: Iterable[str] = ()) -> Tool:
@@ -227,8 +231,8 @@ def run_usdt(
     timeout: float = _TIMEOUT,
     stdout: Any = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
-    return subprocess.run(
+    """Run the command to its end; of a JSON stream, show what is behind its header."""
+    done = subprocess.run(
         [*before, USDT, *map(str, words)],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
@@ -238,6 +242,9 @@ def run_usdt(
         check=False,
         timeout=timeout,
     )
+    if done.stdout is not None:
+        done.stdout = answers(words, done.stdout)
+    return done
 
 
 def private(program: Path, folder: Path) -> Path:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from planning import plan
 from recordings import CASES, frames, make, many, read, record, text
+from streams import read_events, without_header
 from tracing_tools import USDT, one_error, run_usdt
 
 from usdt.engine.runtime.session import Lost
@@ -109,7 +110,7 @@ def test_output_to_a_file(place: Path, tmp_path: Path) -> None:
     done = run_usdt("report", place, "--json", "q:four", "-o", out)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "2 events, 0 lost\n"
-    assert [json.loads(line)["probe"] for line in out.read_text().splitlines()] == ["q:four"] * 2
+    assert [one["probe"] for one in read_events(out.read_text())] == ["q:four"] * 2
 
 
 def test_a_report_never_overwrites_its_recording(place: Path, tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_a_pipe(place: Path) -> None:
     done = subprocess.run(
         [USDT, "report", "-", "--json"], input=GOOD, capture_output=True, check=True
     )
-    assert done.stdout.decode().splitlines(keepends=True)[:-1] == read(GOOD)
+    assert without_header(done.stdout.decode()).splitlines(keepends=True)[:-1] == read(GOOD)
     done = subprocess.run(
         [USDT, "report", "-", "--csv"], input=GOOD, capture_output=True, check=False
     )

@@ -190,10 +190,10 @@ def test_dates_of_events() -> None:
     clock = WallClock(1_700_000_000 * 1_000_000_000)
     (line,) = _lines(JsonFormatter(clock=clock), b"c", bytes(24))
     record = json.loads(line)
-    when = datetime.fromisoformat(record["realtime"])
+    when = datetime.fromisoformat(record["timestamp"])
     assert int(when.timestamp()) == 1_700_000_000 + record["time"] // 1_000_000_000
     (line,) = _lines(
         TextFormatter(offset=1_700_000_000 * 1_000_000_000, realtime=True), b"c", bytes(24)
     )
     assert datetime.fromisoformat(line.split()[0]) == when
-    assert "realtime" not in _lines(JsonFormatter(), b"c", bytes(24))[0]
+    assert "timestamp" not in _lines(JsonFormatter(), b"c", bytes(24))[0]

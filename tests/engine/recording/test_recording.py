@@ -22,10 +22,10 @@ from usdt.engine.compiler.record.columns import FloatColumn
 from usdt.engine.compiler.record.layout import BadLayout, RecordLayout
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.streams.header import Clock
 from usdt.engine.recording import blocks, writer
 from usdt.engine.recording.blocks import MAX_CONTENT, Block, RecordingError, frame, read_block
 from usdt.engine.recording.description import (
-    Clock,
     Closing,
     Header,
     RecordedVariant,
@@ -144,21 +144,37 @@ def test_descriptions_survive_their_own_json(value: Any) -> None:
     ("changes", "reason"),
     [
         pytest.param({"format": "x"}, "does not say", id="another format"),
-        pytest.param({"version": 2}, "version 2 .* reads version 1", id="a later version"),
+        pytest.param({"version": 3}, "version 3 .* reads versions 1 to 2", id="a later version"),
         pytest.param({"version": "1"}, "int expected", id="a version that is a text"),
         pytest.param({"byteorder": "middle"}, "little or big", id="another byte order"),
-        pytest.param({"clock": None}, "dict expected", id="no clock"),
-        pytest.param({"clock": {"monotonic": 1}}, "realtime", id="half a clock"),
-        pytest.param(
-            {"clock": {"monotonic": 1 << 63, "realtime": 1}}, "out of range", id="a far future"
-        ),
-        pytest.param({"command": [1]}, "lists of strings", id="arguments that are numbers"),
-        pytest.param({"host": 5}, "str expected", id="a host that is a number"),
+        pytest.param({"header": None}, "header: .*'usdt' expected", id="no header of a stream"),
+        pytest.param({"version": 1, "host": "a", "machine": "b"}, "'clock'", id="no clock"),
+        pytest.param({"command": [1]}, "list of strings", id="arguments that are numbers"),
+        pytest.param({"tool": 5}, "str expected", id="a tool that is a number"),
     ],
 )
 def test_headers_that_are_not_read(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(RecordingError, match=reason):
         Header.from_json(header().to_json() | changes)
+
+
+def test_a_header_of_version_1_is_read_without_one_of_a_stream() -> None:
+    old = {
+        "format": "usdt-recording",
+        "version": 1,
+        "tool": "usdt-toolkit 0.1.0",
+        "byteorder": "little",
+        "clock": {"monotonic": 5, "realtime": 7},
+        "machine": "x86_64",
+        "kernel": "Linux 6.1.0",
+        "host": "h",
+        "command": ["usdt"],
+        "probes": ["p:q"],
+    }
+    found = Header.from_json(old)
+    assert (found.clock, found.host, found.probes) == (Clock(5, 7), "h", ("p:q",))
+    assert found.stream is None
+    assert Header.from_json(found.to_json()) == found
 
 
 def test_a_later_tool_may_say_more() -> None:

@@ -76,6 +76,7 @@ def tracing_commands(
 
 
 def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
+    values["name"] = name
     if name == "trace":
         from usdt.engine.cli.trace import run_trace  # noqa: PLC0415 - not for --help
 

@@ -80,13 +80,22 @@ _METHODS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event",
 
 @frozen
 class CommandOptions:
-    """The parsed arguments and options of a tracing command."""
+    """The parsed arguments and options of a tracing command.
+
+    Attributes:
+        requests: the probes.
+        targets, trace, run, output: the options.
+        command: name of the command.
+        by: the expressions of --by; None if the command does not aggregate.
+    """
 
     requests: tuple[ProbeText, ...]
     targets: TargetOptions
     trace: TraceOptions
     run: RunOptions
     output: OutputOptions
+    command: str = ""
+    by: tuple[str, ...] | None = None
 
 
 def parse_requests(probes: Sequence[str], kind: ProbeKind) -> tuple[ProbeText, ...]:
@@ -105,7 +114,7 @@ def parse_options(
     values: dict[str, Any],
     *,
     keys: tuple[Item, ...] = (),
-    aggregated: bool = False,
+    by: tuple[Item, ...] | None = None,
     calls: bool = False,
 ) -> CommandOptions:
     """Convert values parsed by click to records of options.
@@ -114,7 +123,7 @@ def parse_options(
         requests: the probes.
         values: the values parsed by click.
         keys: expressions of --by, --key and --end-key.
-        aggregated: whether hits are aggregated in the kernel.
+        by: those of --by, if hits are aggregated in the kernel.
         calls: whether each hit is a whole call.
 
     Raises:
@@ -140,7 +149,7 @@ def parse_options(
         values.get("stack_bytes", DEFAULT_STACK),
         values["via"],
         keys,
-        aggregated,
+        by is not None,
         calls,
         progress=_show_progress if sys.stderr.isatty() else None,
         backlog=values.get("backlog", DEFAULT_BACKLOG),
@@ -155,7 +164,8 @@ def parse_options(
         jit_map=values.get("jit_map", False),
         symbols=symbol_options(values),
     )
-    return CommandOptions(requests, targets, trace, run, output)
+    texts = None if by is None else tuple(item.text for item in by)
+    return CommandOptions(requests, targets, trace, run, output, values.get("name", ""), texts)
 
 
 def _cgroups(values: dict[str, Any]) -> tuple[CgroupChoice, ...]:

@@ -168,6 +168,9 @@ class _Report:
         return clock.realtime - clock.monotonic if clock else 0
 
     def _json(self) -> None:
+        header = self.reader.header
+        if header is not None and header.stream is not None:
+            self.output.write([header.stream.line()])
         clock = WallClock(self._offset()) if self.options.realtime else None
         self._lines(JsonFormatter(self.stacks, clock=clock))
         for item in self._lost():

@@ -17,6 +17,8 @@ from usdt.base.errors import TracingError, VerifierError
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.streams.header import StreamHeader
+from usdt.engine.output.streams.json_stream import JsonStream
 from usdt.engine.run.attach import attach_probes
 from usdt.engine.run.loop import StopSignals, run_loop
 from usdt.engine.run.options import TRACEFS
@@ -65,12 +67,14 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
     if options.trace.via != TRACEFS and missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}{_without_bpf()}")
     with contextlib.ExitStack() as stack:
-        file = OutputFile(options.output.path, private=options.output.private)
-        output = stack.enter_context(file)
+        output = stack.enter_context(_output_file(options))
         attached = attach_probes(stack, options.targets, requests, results.session, options.trace)
         targets = attached.targets
         stop = stack.enter_context(StopSignals(targets.wake))
         _report_attached(attached, options.run.verbose)
+        if isinstance(output, JsonStream):
+            probes = [request.text for request in options.requests]
+            output.write_header(StreamHeader.here(options.command, probes, options.by))
         results.begin(output)
         attached.release()
         hint = _ChildrenHint(targets, results)
@@ -93,6 +97,11 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
             code = _end(attached.command)
             return code if options.run.exit_code else 0
     return 0
+
+
+def _output_file(options: CommandOptions) -> OutputFile:
+    made = JsonStream if options.output.as_json else OutputFile
+    return made(options.output.path, private=options.output.private)
 
 
 class _ChildrenHint:

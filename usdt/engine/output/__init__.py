@@ -5,5 +5,5 @@ formatters/   one record → text, JSON or an event
 stacks        symbols for stacks; ``frames``: one frame; ``kernel_symbols``: /proc/kallsyms
 symbol_needs  whether symbols of processes are needed
 cgroup_names  the names of a cgroup as text, JSON and Python values
-output_file   writes lines to a file or standard output
+output_file   writes lines to a file or standard output; ``streams/``: JSON lines behind a header
 """

@@ -55,7 +55,7 @@ __all__ = (
 
 MAGIC = b"\x89usdtrec"  # not a prefix of text; a transfer in text mode would damage the first byte
 FORMAT = "usdt-recording"
-VERSION = 1
+VERSION = 2  # readers also know version 1
 MAX_CONTENT = 16 << 20  # bytes: a reader must be able to allocate this many
 MAX_DESCRIPTIONS = (
     64 << 20

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from typing import TYPE_CHECKING, Any, cast
 
 from usdt.base.frozen import frozen
 from usdt.engine.compiler.record.layout import BadLayout, RecordLayout
+from usdt.engine.output.streams.header import Clock, HeaderError, StreamHeader
 from usdt.engine.recording.blocks import FORMAT, VERSION, RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("Clock", "Closing", "Header", "RecordedVariant", "TracedFile", "dump", "load")
+__all__ = ("Closing", "Header", "RecordedVariant", "TracedFile", "dump", "load")
 
 _LONGEST_NAME = 1 << 16  # characters of a probe's name or of a path
-_FUTURE = 1 << 63  # nanoseconds
 
 
 def dump(value: Any) -> bytes:
@@ -50,47 +49,25 @@ def _get(data: dict[str, Any], name: str, kind: type) -> Any:
     return value
 
 
+def _words(data: dict[str, Any], name: str) -> tuple[str, ...]:
+    found = _get(data, name, list)
+    if not all(isinstance(word, str) for word in found):
+        raise RecordingError(f"{name}: list of strings expected")
+    return tuple(found)
+
+
+def _clock(data: dict[str, Any]) -> Clock:
+    try:
+        return Clock.from_json(data.get("clock"))
+    except HeaderError as err:
+        raise RecordingError(str(err)) from err
+
+
 def _number(data: dict[str, Any], name: str) -> int:
     value = cast("int", _get(data, name, int))
     if not 0 <= value < 1 << 64:
         raise RecordingError(f"{name!r}: {value} is out of range")
     return value
-
-
-@frozen
-class Clock:
-    """One moment on two clocks, in nanoseconds.
-
-    Attributes:
-        monotonic: CLOCK_MONOTONIC, the clock of records.
-        realtime: CLOCK_REALTIME, since 1970.
-    """
-
-    monotonic: int
-    realtime: int
-
-    @classmethod
-    def now(cls) -> Clock:
-        """Return the current time on both clocks."""
-        before = time.monotonic_ns()
-        realtime = time.time_ns()
-        return cls((before + time.monotonic_ns()) // 2, realtime)
-
-    def to_json(self) -> dict[str, int]:
-        """Return a JSON object."""
-        return {"monotonic": self.monotonic, "realtime": self.realtime}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Clock:
-        """Return a clock from the object of to_json().
-
-        Raises:
-            RecordingError: the object is not valid.
-        """
-        made = cls(_number(data, "monotonic"), _number(data, "realtime"))
-        if max(made.monotonic, made.realtime) >= _FUTURE:
-            raise RecordingError("the clock is out of range")
-        return made
 
 
 @frozen
@@ -104,6 +81,7 @@ class Header:
         tool: name and version of the program that recorded.
         command: arguments of its command line.
         probes: the probes as given.
+        stream: the header of its JSON stream; None in a recording of version 1.
     """
 
     byteorder: str
@@ -114,34 +92,50 @@ class Header:
     tool: str
     command: tuple[str, ...]
     probes: tuple[str, ...]
+    stream: StreamHeader | None = None
 
     @classmethod
     def here(cls, tool: str, command: Sequence[str], probes: Sequence[str]) -> Header:
         """Return the header of a recording that starts now on this machine."""
         name = os.uname()
+        stream = StreamHeader.here("record", probes)
+        kernel = f"{name.sysname} {name.release} {name.version}"
+        return cls.of(stream, sys.byteorder, kernel, tool, tuple(command))
+
+    @classmethod
+    def of(
+        cls, stream: StreamHeader, byteorder: str, kernel: str, tool: str, command: tuple[str, ...]
+    ) -> Header:
+        """Return the header of a recording whose JSON stream has the header ``stream``."""
         return cls(
-            sys.byteorder,
-            Clock.now(),
-            name.machine,
-            f"{name.sysname} {name.release} {name.version}",
-            name.nodename,
+            byteorder,
+            stream.clock,
+            stream.machine,
+            kernel,
+            stream.host,
             tool,
-            tuple(command),
-            tuple(probes),
+            command,
+            stream.probes,
+            stream,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of the first block."""
-        return {
+        made = {
             "format": FORMAT,
             "version": VERSION,
             "tool": self.tool,
             "byteorder": self.byteorder,
+            "kernel": self.kernel,
+            "command": [*self.command],
+        }
+        if self.stream is not None:
+            return made | {"header": self.stream.to_json()}
+        return made | {
+            "version": 1,
             "clock": self.clock.to_json(),
             "machine": self.machine,
-            "kernel": self.kernel,
             "host": self.host,
-            "command": [*self.command],
             "probes": [*self.probes],
         }
 
@@ -155,19 +149,24 @@ class Header:
         if data.get("format") != FORMAT:
             raise RecordingError("its first block does not say that it is a recording")
         version = _number(data, "version")
-        if version != VERSION:
+        if not 1 <= version <= VERSION:
             raise RecordingError(
-                f"version {version} of the format; this program reads version {VERSION}"
+                f"version {version} of the format; this program reads versions 1 to {VERSION}"
             )
         byteorder = _get(data, "byteorder", str)
         if byteorder not in ("little", "big"):
             raise RecordingError(f"byteorder: little or big expected, found {byteorder!r}")
-        lists = [_get(data, name, list) for name in ("command", "probes")]
-        if not all(isinstance(word, str) for words in lists for word in words):
-            raise RecordingError("command, probes: lists of strings expected")
-        texts = [_get(data, name, str) for name in ("machine", "kernel", "host", "tool")]
-        clock = Clock.from_json(_get(data, "clock", dict))
-        return cls(byteorder, clock, *texts, *map(tuple, lists))
+        kernel, tool = (_get(data, name, str) for name in ("kernel", "tool"))
+        command = _words(data, "command")
+        if version > 1:
+            try:
+                stream = StreamHeader.from_json(data.get("header"))
+            except HeaderError as err:
+                raise RecordingError(f"header: {err}") from err
+            return cls.of(stream, byteorder, kernel, tool, command)
+        machine, host = (_get(data, name, str) for name in ("machine", "host"))
+        clock = _clock(data)
+        return cls(byteorder, clock, machine, kernel, host, tool, command, _words(data, "probes"))
 
 
 @frozen
@@ -252,5 +251,4 @@ class Closing:
             if not isinstance(item, dict):
                 raise RecordingError("lost: objects expected")
             lost.append((_get(item, "probe", str), _number(item, "lost"), _number(item, "unread")))
-        clock = Clock.from_json(_get(data, "clock", dict))
-        return cls(clock, _number(data, "records"), tuple(lost))
+        return cls(_clock(data), _number(data, "records"), tuple(lost))

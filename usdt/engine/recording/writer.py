@@ -10,6 +10,7 @@ from usdt.base.errors import SyscallError, TracingError
 from usdt.bpf.ringbuf import DISCARD, count_committed, equal_runs
 from usdt.cgroups.known import KnownCgroups
 from usdt.engine.output.kernel_symbols import KernelSymbols
+from usdt.engine.output.streams.header import Clock
 from usdt.engine.recording.blocks import (
     CGROUPS,
     DATA,
@@ -25,7 +26,7 @@ from usdt.engine.recording.blocks import (
     RecordingError,
     frame,
 )
-from usdt.engine.recording.description import Clock, Closing, RecordedVariant, TracedFile, dump
+from usdt.engine.recording.description import Closing, RecordedVariant, TracedFile, dump
 from usdt.engine.recording.processes import (
     ProcessSnapshots,
     pids_in,

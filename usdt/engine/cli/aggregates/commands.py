@@ -180,7 +180,7 @@ def _run(
     order(aggregation, aggregate.sort)  # checked before anything is attached
     given = (values.get("by"), aggregate.key, aggregate.end_key)
     keys = tuple(item for text in given if text for item in parse_items(text))
-    options = parse_options(requests, values, keys=keys, aggregated=True)
+    options = parse_options(requests, values, keys=keys, by=aggregation.keys.items)
     check_lines(options, user_symbols=aggregation.names)
     names = symbolizer(options) if aggregation.names else None
     with StackResolver(names, lines=options.output.lines) as resolver:

@@ -217,7 +217,7 @@ class AggregateJob:
             about["time"] = time.monotonic_ns()
             about["interval"] = self.aggregate.interval
         if self.options.output.realtime:
-            about["realtime"] = iso_time(time.time())
+            about["timestamp"] = iso_time(time.time())
         if self.aggregation.pair is not None:
             about["start"] = self.requests[0].text
             about["unit"] = self.aggregate.unit

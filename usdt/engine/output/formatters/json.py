@@ -47,7 +47,7 @@ class JsonFormatter:
 
     Args:
         stacks: resolves stacks and addresses; by default user addresses have no symbols.
-        clock: adds ``realtime``, the date and time by this clock.
+        clock: adds ``timestamp``, the date and time by this clock.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class JsonFormatter:
         return f'{context[0]}, "event": "return"', *context[1:]
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        when = '"time": {time}' + ("" if self._clock is None else ', "realtime": "{iso(time)}"')
+        when = '"time": {time}' + ("" if self._clock is None else ', "timestamp": "{iso(time)}"')
         head = f'{{{{{when}, {{contexts[key][0]}}, "args": '
         if self._span is not None:
             head = f'{{{{{when}, {self._ends(self._span, values)}"args": '
