@@ -11,6 +11,7 @@ from fixtures import TESTBINS
 from skips import need_program, requires_root
 from symbol_programs import compiled
 from tracing_tools import run_usdt
+from unwind_programs import BARE_OPTIONS, BARE_SOURCE
 
 import usdt
 from usdt.arch.unwinding import CPUS
@@ -24,57 +25,13 @@ pytestmark = [
     pytest.mark.skipif(PROCESS_MACHINE not in CPUS, reason="no unwinding on this CPU"),
 ]
 
-# Each function has a frame of another size, one of a size that only its argument tells, and none
-# has a frame pointer. The leaf has no frame at all.
-C = r"""
-#define _GNU_SOURCE
-#include <alloca.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <sys/sdt.h>
-static volatile int sink;
-__attribute__((noinline)) int leaf(int n) { STAP_PROBE1(bare, leaf, n); return n + sink; }
-__attribute__((noinline)) int wide(int n)
-{
-    char room[2000];
-    memset(room, n, sizeof room);
-    return leaf(n) + room[n & 7];
-}
-__attribute__((noinline)) int dynamic(int n)
-{
-    char *room = alloca(n * 16 + 16);
-    memset(room, n, n * 16 + 16);
-    return wide(n) + room[n];
-}
-__attribute__((noinline)) int deep(int n, int left)
-{
-    char room[512];
-    memset(room, n, sizeof room);
-    return (left ? deep(n, left - 1) : dynamic(n)) + room[n & 7];
-}
-static void handler(int number) { sink += dynamic(number & 3); }
-int main(int argc, char **argv)
-{
-    int depth = argc > 1 ? atoi(argv[1]) : 0;
-    if (depth < 0) {
-        signal(SIGUSR1, handler);
-        raise(SIGUSR1);
-        return 0;
-    }
-    sink = deep(2, depth);
-    return write(-1, "", 0) == 0;
-}
-"""
 CHAIN = ["leaf", "wide", "dynamic", "deep", "main"]
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    options = ("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-Wl,--build-id")
-    include = f"-I{TESTBINS}/out/include"
-    return compiled(tmp_path_factory.mktemp("bare"), C, *options, include, name="bare")
+    folder = tmp_path_factory.mktemp("bare")
+    return compiled(folder, BARE_SOURCE, *BARE_OPTIONS, name="bare")
 
 
 def stack_of(*words: object) -> list[dict[str, object]]:
@@ -208,7 +165,7 @@ def test_frame_pointers_can_be_asked_for(bare: Path) -> None:
 def test_a_32_bit_program_is_unwound_by_frame_pointers(tmp_path: Path) -> None:
     options = ("-m32", "-O0", "-fno-omit-frame-pointer", f"-I{TESTBINS}/out/include")
     try:
-        program = compiled(tmp_path, C, *options, name="narrow")
+        program = compiled(tmp_path, BARE_SOURCE, *options, name="narrow")
     except subprocess.CalledProcessError:
         pytest.skip("gcc has no -m32: apt-get install gcc-multilib")
     assert names(stack_of("-c", program, "bare:leaf"))[:5] == CHAIN

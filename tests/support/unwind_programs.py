@@ -1,8 +1,10 @@
-"""A program whose stacks are hard to unwind, without frame pointers."""
+"""Programs whose stacks are hard to unwind, without frame pointers."""
 
 from __future__ import annotations
 
-__all__ = ("CXX_SOURCE",)
+from fixtures import TESTBINS
+
+__all__ = ("BARE_OPTIONS", "BARE_SOURCE", "CXX_SOURCE")
 
 # Exceptions, alloca(), signal handlers, threads and contexts; visited() is called in all of them.
 # Compiled with -DROUNDS=NUMBER, and with -DWAIT to begin when a line comes.
@@ -69,3 +71,59 @@ int main()
     }
 }
 """
+
+# Each function has a frame of another size, one of a size that only its argument tells, and none
+# has a frame pointer. The leaf has no frame at all.
+# Arguments: depth; rounds, which begin when a line comes, with another depth each.
+BARE_SOURCE = r"""
+#define _GNU_SOURCE
+#include <alloca.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/sdt.h>
+static volatile int sink;
+__attribute__((noinline)) int leaf(int n) { STAP_PROBE1(bare, leaf, n); return n + sink; }
+__attribute__((noinline)) int wide(int n)
+{
+    char room[2000];
+    memset(room, n, sizeof room);
+    return leaf(n) + room[n & 7];
+}
+__attribute__((noinline)) int dynamic(int n)
+{
+    char *room = alloca(n * 16 + 16);
+    memset(room, n, n * 16 + 16);
+    return wide(n) + room[n];
+}
+__attribute__((noinline)) int deep(int n, int left)
+{
+    char room[512];
+    memset(room, n, sizeof room);
+    return (left ? deep(n, left - 1) : dynamic(n)) + room[n & 7];
+}
+static void handler(int number) { sink += dynamic(number & 3); }
+int main(int argc, char **argv)
+{
+    int depth = argc > 1 ? atoi(argv[1]) : 0, rounds = argc > 2 ? atoi(argv[2]) : 1;
+    signal(SIGUSR1, handler);
+    if (depth < 0) {
+        raise(SIGUSR1);
+        return 0;
+    }
+    if (argc > 2)
+        getchar();
+    for (int n = 0; n < rounds; n++) {
+        sink = deep(2, argc > 2 ? n % depth : depth);
+        if (n % 10 == 9)
+            raise(SIGUSR1);
+    }
+    return write(-1, "", 0) == 0;
+}
+"""
+BARE_OPTIONS = (
+    *("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-Wl,--build-id"),
+    f"-I{TESTBINS}/out/include",
+)

@@ -60,6 +60,27 @@ def test_the_link_register_of_arm64() -> None:
     assert compact_row(Row(Cfa(31, 0), {}, 30), CPUS["aarch64"]) == found
 
 
+@pytest.mark.parametrize(
+    ("cfa", "saved", "found"),
+    [
+        (Cfa(31, 2064), {29: -2064, 30: -2056}, special_row(Special.RECORD_BY_STACK, 258, 1)),
+        (Cfa(31, 2064), {29: -2048, 30: -2040}, special_row(Special.RECORD_BY_STACK, 258, 3)),
+        (Cfa(29, 2064), {29: -2064, 30: -2056}, special_row(Special.RECORD_BY_FRAME, 258, 1)),
+        (Cfa(31, 2064), {30: -2064}, special_row(Special.RETURN_BY_STACK, 258)),
+        (Cfa(29, 2064), {30: -2064}, special_row(Special.COMPLEX)),
+        (Cfa(9, 2064), {29: -2064, 30: -2056}, special_row(Special.COMPLEX)),
+        (Cfa(31, 2064), {29: -2040, 30: -2056}, special_row(Special.COMPLEX)),  # not together
+        (Cfa(31, 2064), {30: -2080}, special_row(Special.COMPLEX)),  # below the stack pointer
+        (Cfa(31, 4096), {30: -1032}, special_row(Special.COMPLEX)),  # in the middle of the frame
+    ],
+)
+def test_a_large_frame_of_arm64_is_above_the_return_address(
+    cfa: Cfa, saved: dict[int, int], found: int
+) -> None:
+    rules = {number: RegisterRule(RuleKind.SAVED, offset) for number, offset in saved.items()}
+    assert compact_row(Row(cfa, rules, 30), CPUS["aarch64"]) == found
+
+
 def test_an_outermost_function() -> None:
     row = Row(Cfa(7, 8), {16: RegisterRule(RuleKind.UNDEFINED)}, 16)
     assert compact_row(row, X86) == special_row(Special.OUTERMOST)

@@ -302,6 +302,7 @@ QUICK: tuple[str, ...] = tuple(
         "test_functions_live.py::test_entry_and_return_are_one_event[perf-event]",
         "test_functions_live.py::test_a_function_alone_shows_its_arguments_and_its_return[fentry]",
         "test_functions_live.py::test_a_function_alone_without_types_shows_its_return",
+        "test_stack_walks.py::test_stacks_are_those_of_single_events[bare]",
         "test_record_live.py::test_stacks_have_names_when_the_process_has_gone",
         "test_trace_targets.py::test_a_command_is_traced_from_its_first_instruction",
         "test_trace_targets.py::test_it_ends_with_the_process[SIGKILL]",

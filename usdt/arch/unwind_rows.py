@@ -6,7 +6,7 @@
          bit 0      the CFA is relative to the frame pointer, else to the stack pointer
          bits 1–7   the caller's frame pointer is saved so many words below the CFA; 0: unchanged
          bits 8–14  the return address, likewise; 0: in the link register
-         bit 15     a special row: bits 0–7 are a :class:`Special`
+         bit 15     a special row: bits 0–7 are a :class:`Special`, bits 8–14 what it needs
 
 A row holds until the next one begins. Addresses that no function has belong to a row of
 ``Special.NO_ROW``.
@@ -53,6 +53,11 @@ class Special(enum.IntEnum):
     REALIGNED = (
         5  # CFA = the word at frame pointer - offset; the frame pointer is saved where it points
     )
+    # CFA = a register + offset, and bits 8–14 are the words from it to the return address. In a
+    # record the caller's frame pointer is saved in the word before; without one it is unchanged.
+    RECORD_BY_STACK = 6
+    RECORD_BY_FRAME = 7
+    RETURN_BY_STACK = 8
 
 
 class WalkEnd(enum.IntEnum):
@@ -123,6 +128,6 @@ def plain_row(*, by_frame: bool, offset: int, frame_slot: int, return_slot: int)
     return offset | rules << _RULES
 
 
-def special_row(kind: Special, offset: int = 0) -> int:
+def special_row(kind: Special, offset: int = 0, slot: int = 0) -> int:
     """Return the offset and the rules of a special row."""
-    return offset | (SPECIAL | kind) << _RULES
+    return offset | (SPECIAL | slot << _RETURN_SLOT | kind) << _RULES

@@ -20,7 +20,7 @@ from usdt.arch.unwind_rows import (
 )
 from usdt.dwarf.units.errors import MalformedDwarf
 from usdt.unwind.instructions import row_of, rows_of, state_after
-from usdt.unwind.rules import Expression, RuleKind
+from usdt.unwind.rules import Cfa, Expression, RuleKind
 
 if TYPE_CHECKING:
     from usdt.arch.unwinding import Cpu
@@ -63,34 +63,63 @@ def compact_row(row: Row, cpu: Cpu) -> int:
     in_link = cpu.link == row.return_register
     return_slot = _slot(returned) if returned is not None or in_link else None
     if return_slot is None or (not return_slot and not in_link):
-        return _COMPLEX
+        return _above_register(row, cpu)
     if isinstance(row.cfa, Expression):
         return _by_expression(row.cfa, row.rules.get(cpu.frame_pointer), return_slot, cpu)
     frame_slot = _slot(row.rules.get(cpu.frame_pointer))
     if row.cfa is None or frame_slot is None:
         return _COMPLEX
-    register, offset = row.cfa.register, row.cfa.offset
-    if (
-        register not in (cpu.sp, cpu.frame_pointer)
-        or offset % 8
-        or not 0 <= offset <= 8 * MAX_OFFSET
-    ):
+    offset = _offset(row.cfa, cpu)
+    if offset is None:
         return _COMPLEX
     return plain_row(
-        by_frame=register == cpu.frame_pointer,
-        offset=offset // 8,
+        by_frame=row.cfa.register == cpu.frame_pointer,
+        offset=offset,
         frame_slot=frame_slot,
         return_slot=return_slot,
     )
+
+
+def _offset(cfa: Cfa, cpu: Cpu) -> int | None:
+    # Words from the stack pointer or the frame pointer to the CFA; None: another register.
+    words, rest = divmod(cfa.offset, 8)
+    usable = cfa.register in (cpu.sp, cpu.frame_pointer)
+    return words if usable and not rest and 0 <= words <= MAX_OFFSET else None
+
+
+def _above_register(row: Row, cpu: Cpu) -> int:
+    # A large frame between the return address, far below the CFA, and the CFA: usual on arm64.
+    returned = _saved(row.rules.get(row.return_register))
+    if not isinstance(row.cfa, Cfa) or returned is None:
+        return _COMPLEX
+    offset, frame = _offset(row.cfa, cpu), row.rules.get(cpu.frame_pointer)
+    slot, rest = divmod(row.cfa.offset + returned, 8)
+    if offset is None or rest or not 0 <= slot <= MAX_SLOT:
+        return _COMPLEX
+    by_stack = row.cfa.register == cpu.sp
+    if frame is None or frame.kind is RuleKind.SAME:
+        return special_row(Special.RETURN_BY_STACK, offset, slot) if by_stack else _COMPLEX
+    if not slot or _saved(frame) != returned - 8:
+        return _COMPLEX
+    kind = Special.RECORD_BY_STACK if by_stack else Special.RECORD_BY_FRAME
+    return special_row(kind, offset, slot)
+
+
+def _saved(rule: RegisterRule | None) -> int | None:
+    # The offset from the CFA where a register is saved; None: it is not.
+    if rule is None or rule.kind is not RuleKind.SAVED:
+        return None
+    return rule.operand if isinstance(rule.operand, int) else None
 
 
 def _slot(rule: RegisterRule | None) -> int | None:
     # Words below the CFA where a register is saved; 0: it is unchanged; None: another rule.
     if rule is None or rule.kind is RuleKind.SAME:
         return 0
-    if rule.kind is not RuleKind.SAVED or not isinstance(rule.operand, int):
+    saved = _saved(rule)
+    if saved is None:
         return None
-    words, rest = divmod(-rule.operand, 8)
+    words, rest = divmod(-saved, 8)
     return words if not rest and 1 <= words <= MAX_SLOT else None
 
 

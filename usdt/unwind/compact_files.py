@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ("table_of",)
 
 _KIND = "unwind"
-_VERSION = 1  # of what is made of a section; it changes with the rows
+_VERSION = 2  # of what is made of a section; it changes with the rows
 _BASE = struct.Struct("<Q")
 _SECTIONS = (".eh_frame", ".eh_frame_hdr", ".debug_frame")
 

@@ -18,7 +18,7 @@ __all__ = ("StackCopies", "walks_by_tables")
 
 _TASK_REGISTERS = "bpf_task_pt_regs(), for user stacks at probes of the kernel"
 #: CPUs on which programs walk stacks in the kernel.
-_WALKED = frozenset(("x86_64",))
+_WALKED = frozenset(("x86_64", "aarch64"))
 
 
 def walks_by_tables(unwind: UnwindMethod, *, kernel: bool) -> bool:

@@ -19,6 +19,7 @@ from usdt.arch.unwind_rows import BY_FRAME_POINTER, MAX_SLOT, Special, WalkEnd
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, Alu, Jump
 from usdt.engine.aggregate.codegen.find_file import emit_find_file
+from usdt.engine.aggregate.codegen.walk_parts import StepParts
 from usdt.engine.aggregate.codegen.walk_state import (
     CACHED,
     EXACT,
@@ -56,7 +57,6 @@ __all__ = ("MIX", "RangeKind", "StepEmitter")
 
 MIX = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio: multiplied to mix hashes
 _RANGE_START, _RANGE_END, _BIAS, _FIRST_ROW, _ROWS = 0, 8, 16, 24, 28
-_SIGN = 63
 _CALL = 8  # bytes before a return address that are examined
 
 
@@ -69,7 +69,7 @@ class RangeKind:
     ANONYMOUS = 3
 
 
-class StepEmitter:
+class StepEmitter(StepParts):
     """An emitter of the function that makes one step.
 
     Args:
@@ -79,10 +79,8 @@ class StepEmitter:
     """
 
     def __init__(self, asm: Assembler, cpu: Cpu, fields: KernelFields | None) -> None:
-        self.asm = asm
+        super().__init__(asm, cpu)
         self.fields = fields
-        self.cpu = cpu
-        self.labels: dict[str, str] = {}
 
     def emit(self) -> None:
         """Emit the function."""
@@ -99,73 +97,6 @@ class StepEmitter:
         self.asm.store(R6, REASON, R1)
         self.asm.mov(R0, 1)
         self.asm.exit()
-
-    def _label(self, name: str) -> str:
-        if name not in self.labels:
-            self.labels[name] = self.asm.new_label(name)
-        return self.labels[name]
-
-    def _stop(self, end: WalkEnd) -> str:
-        return self._label(f"end_{end.name}")
-
-    def _end(self, end: WalkEnd) -> None:
-        self.asm.label(self._stop(end))
-        self.asm.mov(R1, end)
-        self.asm.goto(self._label("end"))
-
-    def _go_on(self) -> None:
-        self.asm.mov(R0, 0)
-        self.asm.exit()
-
-    def _read(self, to: int, size: int, failed: WalkEnd = WalkEnd.NOT_READ) -> None:
-        # Reads from the address in r3 into the state.
-        asm = self.asm
-        asm.mov(R1, R6)
-        asm.add(R1, to)
-        asm.mov(R2, size)
-        asm.call(Helper.PROBE_READ_USER)
-        asm.jump(Jump.NE, R0, 0, self._stop(failed))
-
-    # ------------------------------------------------------------ tables
-
-    def _block(self, table: str) -> None:
-        # Leaves the block whose number is at KEY in r8.
-        asm = self.asm
-        asm.load_map(R1, table)
-        asm.mov(R2, R6)
-        asm.add(R2, KEY)
-        asm.call(Helper.MAP_LOOKUP_ELEM)
-        asm.jump(Jump.EQ, R0, 0, self._stop(WalkEnd.NO_MAPPING))
-        asm.mov(R8, R0)
-
-    def _search(self, bits: int, shift: int, size: int) -> None:
-        # Finds the last entry of those from r1 on, r2 in number, whose first word is not above r7,
-        # or else the first entry; leaves its address in r8. Without branches that depend on words:
-        # a wrong guess of the processor costs more than the instructions.
-        asm, done = self.asm, self.asm.new_label("found")
-        for _ in range(bits):
-            asm.jump(Jump.LT, R2, 2, done)
-            asm.mov(R3, R2)
-            asm.alu(Alu.RSH, R3, 1)
-            asm.mov(R4, R1)
-            asm.add(R4, R3)
-            self._entry(R4, bits, shift)
-            asm.load(R4, R4, 0, size)
-            asm.mov(R5, R7)
-            asm.alu(Alu.SUB, R5, R4)
-            asm.alu(Alu.ARSH, R5, _SIGN)
-            asm.alu(Alu.XOR, R5, -1)
-            asm.alu(Alu.AND, R5, R3)
-            asm.add(R1, R5)
-            asm.alu(Alu.SUB, R2, R3)
-        asm.label(done)
-        self._entry(R1, bits, shift)
-        asm.mov(R8, R1)
-
-    def _entry(self, number: Reg, bits: int, shift: int) -> None:
-        self.asm.alu(Alu.AND, number, (1 << bits) - 1)
-        self.asm.alu(Alu.LSH, number, shift)
-        self.asm.add(number, R8)
 
     def _find_range(self) -> None:
         asm, search, found = self.asm, self._label("search"), self._label("in_range")
@@ -343,11 +274,6 @@ class StepEmitter:
         self.asm.mov(R3, R8)
         self.asm.alu(Alu.SUB, R3, R1)
 
-    def _mask(self, register: Reg) -> None:
-        if self.cpu.code_mask != (1 << 64) - 1:
-            self.asm.mov(R2, self.cpu.code_mask)
-            self.asm.alu(Alu.AND, register, R2)
-
     def _apply_special(self) -> None:
         asm = self.asm
         asm.label(self._label("special"))
@@ -358,13 +284,41 @@ class StepEmitter:
         asm.jump(Jump.EQ, R1, Special.OUTERMOST, self._stop(WalkEnd.OUTERMOST))
         asm.jump(Jump.EQ, R1, Special.SIGNAL, self._label("signal"))
         asm.jump(Jump.EQ, R1, Special.PLT, self._label("plt"))
-        asm.jump(Jump.NE, R1, Special.REALIGNED, self._stop(WalkEnd.COMPLEX))
+        asm.jump(Jump.EQ, R1, Special.REALIGNED, self._label("realigned"))
+        self._record()
         self._realigned()
         self._plt()
         self._signal()
 
+    def _record(self) -> None:
+        # The frame pointer and the return address are side by side, as FP and TEMP are.
+        asm, at, alone = self.asm, self._label("record"), self._label("return_alone")
+        asm.mov(R7, R1)
+        asm.load(R8, R6, FP)
+        asm.jump(Jump.EQ, R7, Special.RECORD_BY_FRAME, at)
+        asm.jump(Jump.GT, R7, max(Special), self._stop(WalkEnd.COMPLEX))
+        asm.jump(Jump.LT, R7, Special.RECORD_BY_STACK, self._stop(WalkEnd.COMPLEX))
+        asm.load(R8, R6, SP)
+        asm.label(at)
+        self._slot(R3, 24)
+        asm.alu(Alu.LSH, R3, 3)
+        asm.add(R3, R8)
+        asm.alu(Alu.AND, R9, 0xFFFF)
+        asm.alu(Alu.LSH, R9, 3)
+        asm.add(R8, R9)
+        asm.load(R1, R6, SP)
+        asm.jump(Jump.LE, R8, R1, self._stop(WalkEnd.NOT_ABOVE))
+        asm.jump(Jump.EQ, R7, Special.RETURN_BY_STACK, alone)
+        asm.add(R3, -8)
+        self._read(FP, 16)
+        asm.goto(self._label("enter"))
+        asm.label(alone)
+        self._read(TEMP, 8)
+        asm.goto(self._label("enter"))
+
     def _realigned(self) -> None:
         asm = self.asm
+        asm.label(self._label("realigned"))
         asm.load(R3, R6, FP)
         asm.mov(R1, R9)
         asm.alu(Alu.AND, R1, 0xFFFF)
