@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Group", "grouped")
 
-_RETRY, _LONGEST_RETRY = 5.0, 60.0  # seconds between two attempts to attach
+_RETRY, _LONGEST_RETRY = 5.0, 300.0  # seconds between two attempts to attach
 
 
 def grouped(metrics: Sequence[Metric]) -> list[tuple[Metric, ...]]:

@@ -1,0 +1,93 @@
+"""What an exporter with a hundred probes costs while nothing happens: CPU time and memory.
+
+    sudo python3 bench/export_idle.py [SECONDS]
+
+Needs testbins/out/default/many10k (make testbins). It prints the CPU time in percent of one core
+and the memory, without scrapes and with one every 15 s.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROBES = 100
+SCRAPE_SECONDS = 15.0
+
+
+def main(seconds: float) -> None:
+    """Measure both cases, one after the other."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "idle.toml"
+        config.write_text("".join(map(metric, range(PROBES))))
+        for scrapes in (False, True):
+            measure(config, seconds, scrapes=scrapes)
+
+
+def metric(number: int) -> str:
+    """Return the table of one counter."""
+    program = ROOT / "testbins" / "out" / "default" / "many10k"
+    probe = f"{program}:many10k:p{number}"
+    keys = {"name": f"n{number}", "help": "h", "type": "counter", "probe": probe}
+    return "\n".join(["[[metric]]", *(f'{key} = "{value}"' for key, value in keys.items()), ""])
+
+
+def measure(config: Path, seconds: float, *, scrapes: bool) -> None:
+    """Run an exporter, wait, and print what it used."""
+    command = [Path(sys.executable).parent / "usdt", "export", config, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = next((line for line in process.stderr if line.startswith("metrics at")), "")
+        url = line.split()[2].removesuffix(";")
+        text = scrape(url)
+        attached = len(re.findall(r"^usdt_up{.*} 1$", text, re.MULTILINE))
+        ended = threading.Event()
+        if scrapes:
+            threading.Thread(target=scrape_often, args=(url, ended), daemon=True).start()
+        before = cpu_seconds(process.pid)
+        time.sleep(seconds)
+        used = cpu_seconds(process.pid) - before
+        ended.set()
+        kib = memory(process.pid)
+        process.terminate()
+    what = f"scraped every {SCRAPE_SECONDS:.0f} s" if scrapes else "not scraped"
+    print(
+        f"{PROBES} probes ({attached} attached), {what}, {seconds:.0f} s: "
+        f"{100 * used / seconds:.3f} % of a core, {kib / 1024:.1f} MiB"
+    )
+
+
+def scrape(url: str) -> str:
+    """Return the metrics."""
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - loopback
+        return str(answer.read().decode())
+
+
+def scrape_often(url: str, ended: threading.Event) -> None:
+    """Scrape until the end."""
+    while not ended.wait(SCRAPE_SECONDS):
+        scrape(url)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of all threads, also those that have ended, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid: int) -> int:
+    """Return the resident memory in KiB."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS"))
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)

@@ -1,0 +1,125 @@
+"""``usdt export`` scraped by Prometheus itself, as Debian ships it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import debian
+from exporting import exporting
+from fixtures import build, start
+from patience import patient
+from tracing_tools import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCRAPES = """
+global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+scrape_configs:
+- job_name: usdt
+  static_configs: [{{targets: ["{target}"]}}]
+"""
+
+
+class Prometheus:
+    """A running server."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def ask(self, path: str, **query: str) -> Any:
+        """The data of an answer of its API; None while it does not answer."""
+        url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        try:
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                return json.load(answer)["data"]
+        except (urllib.error.URLError, ConnectionError):
+            return None
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and value of each result of an expression."""
+        data = self.ask("query", query=expression) or {"result": []}
+        return [(one["metric"], float(one["value"][1])) for one in data["result"]]
+
+    def wait(self, expression: str, expected: float) -> dict[str, str]:
+        """Wait until an expression has one result of this value; its labels."""
+        found = until(
+            lambda: [one for one in self.query(expression) if one[1] == expected],
+            f"{expression} to be {expected}",
+            every=0.05,
+        )
+        assert len(found) == 1
+        return found[0][0]
+
+
+@contextlib.contextmanager
+def prometheus(target: str, folder: Path) -> Iterator[Prometheus]:
+    """A server that scrapes ``target`` five times a second, on a free port of loopback."""
+    program = debian.files("prometheus") / "usr" / "bin" / "prometheus"
+    (folder / "prometheus.yml").write_text(SCRAPES.format(target=target))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = "127.0.0.1:{}".format(free.getsockname()[1])
+    words = ["--config.file", folder / "prometheus.yml", "--storage.tsdb.path", folder / "tsdb"]
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(
+            [program, *words, f"--web.listen-address={address}"], stdout=log, stderr=log
+        )
+    try:
+        yield Prometheus(address)
+    finally:
+        server.terminate()
+        server.wait(patient(30))
+
+
+def test_prometheus_reads_counters_and_histograms(tmp_path: Path) -> None:
+    threads = shutil.copy(build("default", "threads"), tmp_path / "threads")
+    config = f"""
+[[metric]]
+name = "hits"
+help = 'Hits "\\\\ of a thread'
+type = "counter"
+probe = "{threads}:threads:hit"
+by = {{ thread = "arg0" }}
+
+[[metric]]
+name = "round_number"
+help = "Rounds"
+type = "histogram"
+probe = "{threads}:threads:hit(arg1)"
+
+[[metric]]
+name = "pause_seconds"
+help = "Time between hits"
+type = "histogram"
+probe = "{threads}:threads:hit"
+end = "{threads}:threads:hit"
+"""
+    with (
+        exporting(tmp_path / "c.toml", config) as exporter,
+        start(threads, "-w", "-t", 8, "-n", 100) as program,
+        prometheus(exporter.url.split("/")[2], tmp_path) as server,
+    ):
+        program.fire()
+        server.wait("sum(hits_total)", 800)
+        assert server.wait('hits_total{thread="3"}', 100)["job"] == "usdt"
+        server.wait("round_number_sum", 8 * sum(range(100)))
+        server.wait("round_number_count", 800)
+        edges = {labels["le"]: value for labels, value in server.query("round_number_bucket")}
+        assert edges["15"] == 8 * 16
+        assert edges["127"] == edges["+Inf"] == 800
+        assert 32 <= server.query("histogram_quantile(0.5, round_number_bucket)")[0][1] <= 63
+        server.wait("pause_seconds_count", 8 * 99)
+        known = server.ask("metadata")
+        assert known["round_number"][0]["type"] == "histogram"
+        assert known["hits"][0]["type"] == "counter"
+        (scraped,) = server.ask("targets")["activeTargets"]
+        assert (scraped["health"], scraped["lastError"]) == ("up", "")
