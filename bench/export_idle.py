@@ -42,10 +42,11 @@ def metric(number: int) -> str:
 
 def measure(config: Path, seconds: float, *, scrapes: bool) -> None:
     """Run an exporter, wait, and print what it used."""
-    command = [Path(sys.executable).parent / "usdt", "export", config, "--listen", "127.0.0.1:0"]
+    tool = str(Path(sys.executable).parent / "usdt")
+    command = [tool, "export", str(config), "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        line = next((line for line in process.stderr if line.startswith("metrics at")), "")
+        lines = process.stderr or ()
+        line = next((line for line in lines if line.startswith("metrics at")), "")
         url = line.split()[2].removesuffix(";")
         text = scrape(url)
         attached = len(re.findall(r"^usdt_up{.*} 1$", text, re.MULTILINE))

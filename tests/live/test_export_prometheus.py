@@ -67,7 +67,7 @@ def prometheus(target: str, folder: Path) -> Iterator[Prometheus]:
     program = debian.files("prometheus") / "usr" / "bin" / "prometheus"
     (folder / "prometheus.yml").write_text(SCRAPES.format(target=target))
     with socket.create_server(("127.0.0.1", 0)) as free:
-        address = "127.0.0.1:{}".format(free.getsockname()[1])
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     words = ["--config.file", folder / "prometheus.yml", "--storage.tsdb.path", folder / "tsdb"]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(

@@ -22,7 +22,7 @@ from usdt.engine.aggregate.spec import (
     parse_linear,
 )
 from usdt.engine.language import parse_probe
-from usdt.export.endpoints import Endpoint, parse_listen
+from usdt.export.endpoints import Endpoint, Otlp, parse_listen
 from usdt.export.table import Table
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ("Config", "Metric", "Targets", "load_config")
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_URL = re.compile(r"https?://[!-~]+")
 _CGROUPS: tuple[Literal["cgroup", "unit", "container", "pod"], ...] = (
     *("cgroup", "unit", "container", "pod"),
 )
@@ -107,10 +108,12 @@ class Config:
     Attributes:
         listen: where Prometheus asks; None: it does not.
         metrics: the metrics.
+        otlp: where they are sent; None: nowhere.
     """
 
     listen: Endpoint | None
     metrics: tuple[Metric, ...]
+    otlp: Otlp | None = None
 
 
 def load_config(path: str) -> Config:
@@ -120,7 +123,7 @@ def load_config(path: str) -> Config:
         TracingError: the file cannot be read or has a mistake; the message names table and key.
     """
     top = Table(path, "", _read(path))
-    top.check_keys(("listen", "metric"))
+    top.check_keys(("listen", "otlp", "metric"))
     tables = top.values.get("metric")
     if not isinstance(tables, list) or not tables:
         raise top.error("metric", "expected metrics; write [[metric]] and its keys below")
@@ -132,9 +135,22 @@ def load_config(path: str) -> Config:
         names.add(metric.name)
     listen = top.text("listen", "127.0.0.1:9435", example="127.0.0.1:9435")
     try:
-        return Config(parse_listen(listen), metrics)
+        endpoint = parse_listen(listen)
     except TracingError as err:
         raise top.error("listen", str(err)) from err
+    return Config(endpoint, metrics, _otlp(top))
+
+
+def _otlp(top: Table) -> Otlp | None:
+    if "otlp" not in top.values:
+        return None
+    example = "http://127.0.0.1:4318"
+    table = top.table("otlp", f'[otlp] and endpoint = "{example}"')
+    table.check_keys(("endpoint", "interval"))
+    url = table.text("endpoint", example=example)
+    if not _URL.fullmatch(url):
+        raise table.error("endpoint", f'{url}: not a URL; write endpoint = "{example}"')
+    return Otlp(url, table.integer("interval", 15, 1, 3600))
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Where the exporter listens."""
+"""Where the exporter listens, and where it sends."""
 
 from __future__ import annotations
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 
-__all__ = ("Endpoint", "parse_listen")
+__all__ = ("Endpoint", "Otlp", "parse_listen")
 
 
 @frozen
@@ -18,6 +18,19 @@ class Endpoint:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+@frozen
+class Otlp:
+    """Where metrics are sent, and how often.
+
+    Attributes:
+        endpoint: the URL of the collector, without ``/v1/metrics``.
+        interval: seconds between two messages.
+    """
+
+    endpoint: str
+    interval: int
 
 
 def parse_listen(text: str) -> Endpoint | None:

@@ -14,6 +14,7 @@ from usdt.base.errors import TracingError
 from usdt.export.config import load_config
 from usdt.export.families import Family, Sample, family_of
 from usdt.export.group import Group, grouped
+from usdt.export.otlp import Pusher
 from usdt.export.server import MetricsServer
 from usdt.export.systemd import notify
 from usdt.export.values import MetricValues
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from usdt.engine.aggregate.session import Row
     from usdt.export.config import Config, Metric
-    from usdt.export.endpoints import Endpoint
+    from usdt.export.endpoints import Endpoint, Otlp
+    from usdt.export.otlp import Reading
 
 __all__ = ("Exporter", "run_exporter")
 
@@ -37,9 +39,13 @@ class Exporter:
 
     Args:
         say: tells the user something.
+
+    Attributes:
+        pusher: sends the values to a collector; None: there is none.
     """
 
     def __init__(self, say: Callable[[str], object]) -> None:
+        self.pusher: Pusher | None = None
         self._say = say
         self._lock = threading.Lock()
         self._groups: list[Group] = []
@@ -58,6 +64,14 @@ class Exporter:
             for group in old.values():
                 self._close(group)
         self.look()
+        self._push_to(config.otlp)
+
+    def _push_to(self, otlp: Otlp | None) -> None:
+        if self.pusher is not None and self.pusher.otlp == otlp:
+            return
+        if self.pusher is not None:
+            self.pusher.close()
+        self.pusher = None if otlp is None else Pusher(otlp, self.read, self._say)
 
     def look(self) -> None:
         """Attach in new processes and files, and tell the user about it."""
@@ -96,6 +110,11 @@ class Exporter:
 
     def collect(self) -> list[Family]:
         """Return all metrics, and those of the exporter itself."""
+        values, health = self.read()
+        return [*(family_of(metric, found) for metric, found in values), *health]
+
+    def read(self) -> Reading:
+        """Return the values of all metrics, and the metrics of the exporter itself."""
         with self._lock:
             rows: dict[Metric, list[Row]] = {}
             lost = Counter(self._lost)
@@ -105,13 +124,19 @@ class Exporter:
                 lost.update(group.lost())
                 attached |= group.attached()
             found = [
-                family_of(metric, values.read(rows.get(metric, ())))
+                (metric, values.read(rows.get(metric, ())))
                 for metric, values in self._values.items()
             ]
-            return [*found, *_health(self._values.values(), attached, lost)]
+            health = _health(self._values.values(), attached, lost)
+            if self.pusher is not None:
+                sample = Sample((), self.pusher.dropped)
+                about = "Messages to the collector that were given up."
+                health.append(Family("usdt_otlp_dropped", about, "counter", "", (sample,)))
+            return found, health
 
     def close(self) -> None:
-        """Detach."""
+        """Send the last values, and detach."""
+        self._push_to(None)
         with self._lock:
             for group in self._groups:
                 self._close(group)

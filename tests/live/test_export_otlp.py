@@ -1,0 +1,64 @@
+"""``usdt export`` with a stand-in for a collector of OpenTelemetry."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from collector import collecting, metrics_of
+from exporting import exporting
+from fixtures import build, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_histograms_are_exponential(tmp_path: Path) -> None:
+    threads = shutil.copy(build("default", "threads"), tmp_path / "threads")
+    probe = f"{threads}:threads:hit"
+    with collecting() as server:
+        config = f"""
+[otlp]
+endpoint = "{server.url}"
+interval = 3600
+
+[[metric]]
+name = "hits"
+help = "h"
+type = "counter"
+probe = "{probe}"
+by = {{ thread = "arg0" }}
+
+[[metric]]
+name = "round_number"
+help = "h"
+type = "histogram"
+probe = "{probe}(arg1)"
+
+[[metric]]
+name = "pause_seconds"
+help = "h"
+type = "histogram"
+probe = "{probe}"
+end = "{probe}"
+"""
+        with exporting(tmp_path / "c.toml", config), start(threads, "-w", "-t", 8) as program:
+            program.fire()
+            hits = [hit for hit in program.finish() if hit["probe"] == "threads:hit"]
+    found = metrics_of(server.taken[-1][1])
+    assert {
+        one.attributes[0].value.string_value: one.as_int for one in found["hits"].sum.data_points
+    } == {str(n): len(hits) // 8 for n in range(8)}
+    rounds = [hit["args"][1] for hit in hits]
+    (point,) = found["round_number"].exponential_histogram.data_points
+    assert (point.count, point.sum, point.scale) == (len(rounds), sum(rounds), 0)
+    assert point.zero_count == rounds.count(0)
+    counts = [
+        sum(1 << k <= one < 2 << k for one in rounds) for k in range(max(rounds).bit_length())
+    ]
+    assert point.positive.offset == 0
+    assert list(point.positive.bucket_counts) == counts
+    pauses = found["pause"]
+    assert pauses.unit == "ns"
+    (point,) = pauses.exponential_histogram.data_points
+    assert point.count == len(hits) - 8 == sum(point.positive.bucket_counts)

@@ -1,0 +1,212 @@
+"""Metrics as OTLP/JSON, sent by HTTP to a collector of OpenTelemetry."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.version import VERSION
+from usdt.engine.aggregate.spec import Log2
+from usdt.export.families import HistogramPoint, family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from usdt.engine.aggregate.values import Value
+    from usdt.export.config import Metric
+    from usdt.export.endpoints import Otlp
+    from usdt.export.families import Family, Sample
+    from usdt.export.values import Labels
+
+__all__ = ("Pusher", "Reading", "metrics_request")
+
+_CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
+_ATTEMPTS = 3
+_FIRST_PAUSE = 1.0  # seconds before the second attempt; doubled before the third
+_TIMEOUT = 5.0  # seconds of an attempt
+_AGAIN = {429, 502, 503, 504}  # answers after which OTLP/HTTP allows another attempt
+_UNITS = {10**9: "ns", 10**6: "us", 1000: "ms", 1: "s"}
+
+Reading = tuple[list[tuple["Metric", dict["Labels", "Value"]]], list["Family"]]
+
+
+class Pusher:
+    """Sends metrics at intervals, in a thread of its own, until close().
+
+    Args:
+        otlp: where to.
+        read: returns the values.
+        say: tells the user something.
+
+    Attributes:
+        otlp: where to.
+        dropped: messages that were given up; the next one has their values, too.
+    """
+
+    def __init__(
+        self, otlp: Otlp, read: Callable[[], Reading], say: Callable[[str], object]
+    ) -> None:
+        self.dropped = 0
+        self.otlp = otlp
+        self._read = read
+        self._say = say
+        self._began = time.time_ns()
+        self._failing = False
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Send the last values, in one attempt; idempotent."""
+        if not self._end.is_set():
+            self._end.set()
+            self._thread.join()
+            self._push()
+
+    def _run(self) -> None:
+        while not self._end.wait(self.otlp.interval):
+            self._push()
+
+    def _push(self) -> None:
+        request = metrics_request(*self._read(), began=self._began, now=time.time_ns())
+        data = json.dumps(request).encode()
+        pause = _FIRST_PAUSE
+        for attempt in range(_ATTEMPTS):
+            again, reason = self._send(data)
+            if not reason:
+                self._failing = False
+                return
+            if not again or attempt + 1 == _ATTEMPTS or self._end.wait(pause):
+                break
+            pause *= 2
+        self.dropped += 1
+        if not self._failing:  # said once, until it works again
+            self._say(f"{self.otlp.endpoint}: metrics were not taken: {reason}; tried again later")
+        self._failing = True
+
+    def _send(self, data: bytes) -> tuple[bool, str]:
+        # Returns whether another attempt makes sense, and why it failed; "" if it did not.
+        url = self.otlp.endpoint.rstrip("/") + "/v1/metrics"
+        headers = {"Content-Type": "application/json", "User-Agent": f"usdt-export/{VERSION}"}
+        request = urllib.request.Request(url, data, headers)  # noqa: S310 - http or https: checked
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
+                answer.read(1 << 16)
+        except urllib.error.HTTPError as err:
+            err.close()
+            return err.code in _AGAIN, f"HTTP {err.code}"
+        except (OSError, http.client.HTTPException) as err:
+            return True, str(getattr(err, "reason", err)) or type(err).__name__
+        return False, ""
+
+
+def metrics_request(
+    values: Sequence[tuple[Metric, dict[Labels, Value]]],
+    families: Sequence[Family],
+    *,
+    began: int,
+    now: int,
+) -> dict[str, Any]:
+    """Return an ExportMetricsServiceRequest as JSON.
+
+    Args:
+        values: the metrics.
+        families: those of the exporter itself.
+        began: when counting began, in nanoseconds since the epoch.
+        now: when they were read.
+    """
+    times = {"startTimeUnixNano": str(began), "timeUnixNano": str(now)}
+    metrics = [_metric(metric, found, times) for metric, found in values]
+    metrics += [_family(family, times) for family in families]
+    resource = {"service.name": "usdt-export", "host.name": socket.gethostname()}
+    scope = {"name": "usdt-toolkit", "version": VERSION}
+    return {
+        "resourceMetrics": [
+            {
+                "resource": {"attributes": _attributes(resource.items())},
+                "scopeMetrics": [{"scope": scope, "metrics": metrics}],
+            }
+        ]
+    }
+
+
+def _metric(metric: Metric, values: dict[Labels, Value], times: dict[str, str]) -> dict[str, Any]:
+    # Powers of two of the values' own unit are exact; those of seconds would not be.
+    plain = isinstance(metric.aggregation.buckets, Log2)
+    if not plain or any(value.buckets and value.buckets[0] for value in values.values()):
+        return _family(family_of(metric, values), times)
+    names = (*metric.labels, *(("probe",) if metric.by_probe else ()))
+    points = [
+        {"attributes": _attributes(zip(names, labels, strict=True)), **times, **_exponential(value)}
+        for labels, value in sorted(values.items())
+    ]
+    seconds = metric.unit == "seconds"
+    return {
+        "name": metric.name.removesuffix("_seconds") if seconds else metric.name,
+        "description": metric.help,
+        "unit": _UNITS[metric.divisor] if seconds else metric.unit,
+        "exponentialHistogram": {"dataPoints": points, "aggregationTemporality": _CUMULATIVE},
+    }
+
+
+def _exponential(value: Value) -> dict[str, Any]:
+    # Scale 0: powers of two.
+    counts = value.buckets[2:]
+    used = [index for index, count in enumerate(counts) if count]
+    first, last = (used[0], used[-1]) if used else (0, -1)
+    point: dict[str, Any] = {
+        "count": str(value.count),
+        "sum": value.sum,
+        "scale": 0,
+        "zeroCount": str(value.buckets[1] if value.buckets else 0),
+        "positive": {"offset": first, "bucketCounts": [str(n) for n in counts[first : last + 1]]},
+    }
+    return point | ({} if value.min is None else {"min": value.min, "max": value.max})
+
+
+def _family(family: Family, times: dict[str, str]) -> dict[str, Any]:
+    points = [
+        {"attributes": _attributes(sample.labels), **times, **_point(sample)}
+        for sample in family.samples
+    ]
+    about = {"name": family.name, "description": family.help}
+    about |= {"unit": "s" if family.unit == "seconds" else family.unit}
+    data: dict[str, Any] = {"dataPoints": points}
+    if family.type == "gauge":
+        return {**about, "gauge": data}
+    data["aggregationTemporality"] = _CUMULATIVE
+    if family.type == "histogram":
+        return {**about, "histogram": data}
+    return {**about, "sum": {**data, "isMonotonic": True}}
+
+
+def _point(sample: Sample) -> dict[str, Any]:
+    value = sample.value
+    if isinstance(value, HistogramPoint):
+        counts = [*_differences([count for _, count in value.buckets], value.count)]
+        made = {
+            "count": str(value.count),
+            "explicitBounds": [float(bound) for bound, _ in value.buckets],
+            "bucketCounts": [str(count) for count in counts],
+        }
+        return made if value.sum is None else {**made, "sum": float(value.sum)}
+    if isinstance(value, int) and abs(value) < 1 << 63:
+        return {"asInt": str(value)}
+    return {"asDouble": float(value)}
+
+
+def _differences(cumulative: Sequence[int], total: int) -> Iterator[int]:
+    before = 0
+    for count in (*cumulative, total):
+        yield count - before
+        before = count
+
+
+def _attributes(pairs: Any) -> list[dict[str, Any]]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in pairs]
