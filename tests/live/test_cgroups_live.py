@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cgroups import cgroup, enter, launch, mounted
 from fixtures import Fixture, build, start
+from skips import need_program
 from tracing_tools import KPROBE, Tool, one_error, private, run_usdt, tracing, until
 from tracing_tools import usdt as usdt_tool
 
@@ -291,6 +292,38 @@ def test_a_cgroup_without_processes_has_no_files() -> None:
     with cgroup() as place:
         done = run_usdt("trace", "--cgroup", place, "/usr/bin/env:a:b")
         assert "no process is in it" in one_error(done)
+
+
+def test_a_machine_without_cgroups_of_version_2(tmp_path: Path) -> None:
+    shell = f"umount -l '{mounted()}' && exec \"$@\""
+    before = (need_program("unshare", "util-linux"), "-m", "/bin/sh", "-c", shell, "sh")
+    error = one_error(run_usdt("trace", "--cgroup", "/", "ints:*", before=before))
+    assert error.startswith("no cgroup2 file system: ")
+    assert "mount -t cgroup2 none DIRECTORY" in error
+    program = private(build("default", "ints"), tmp_path)
+    words = ("trace", "--json", "-c", f"{program} -q", "ints:i8(cgroup_path)")
+    done = run_usdt(*words, before=before)
+    assert '"args": {"cgroup_path": ' in done.stdout, done.stderr
+
+
+def test_a_tracer_in_a_cgroup_namespace_of_its_own(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    with cgroup() as place, cgroup("below", place) as below, waiting_in(below, program) as inside:
+        mount = f"umount -l {mounted()} && mount -t cgroup2 none {mounted()}"
+        inner = f'exec unshare -C -m /bin/sh -c \'{mount} && exec "$@"\' sh "$@"'
+        shell = f'echo $$ > "{place}/cgroup.procs" && {inner}'
+        need_program("unshare", "util-linux")
+        words = ("trace", "--json", "--cgroup", "/below", "ints:*")
+        with (
+            waiting_in(place, program) as outside,
+            usdt_tool(*words, before=("/bin/sh", "-c", shell, "sh")) as tool,
+        ):
+            tool.wait_tracing()
+            outside.fire()
+            inside.fire()
+            tool.wait_events(len(inside.hits))
+            tool.stop()
+            assert pids(tool) == {inside.pid}
 
 
 def test_a_command_is_not_in_another_cgroup() -> None:

@@ -59,10 +59,12 @@ class Hierarchy:
     Attributes:
         mount: the directory.
         whole: whether its root is that of the machine, so that depths are levels.
+        hybrid: whether cgroups of version 1 are mounted as well.
     """
 
-    def __init__(self, mount: str) -> None:
+    def __init__(self, mount: str, *, hybrid: bool = False) -> None:
         self.mount = mount
+        self.hybrid = hybrid
         self.whole = os.stat(mount).st_ino == _ROOT_ID
 
     def find(self, path: str) -> Cgroup | None:
@@ -141,15 +143,15 @@ def mounted_hierarchy() -> Hierarchy:
         lines = os.fsdecode(read_bytes("/proc/self/mountinfo")).split("\n")
     except OSError as err:
         raise TargetError(f"/proc/self/mountinfo: {err.strerror}") from err
-    old = False
-    for line in lines:
-        mounted, _, rest = line.partition(" - ")
+    split = [line.partition(" - ") for line in lines]
+    old = any(rest.startswith("cgroup ") for _, _, rest in split)
+    for mounted, _, rest in split:
         kind = rest.partition(" ")[0]
-        old = old or kind == "cgroup"
         words = mounted.split(" ")
         if kind == "cgroup2" and len(words) > 4:
             with contextlib.suppress(OSError):
-                return Hierarchy(_OCTAL.sub(lambda match: chr(int(match[1], 8)), words[4]))
+                mount = _OCTAL.sub(lambda match: chr(int(match[1], 8)), words[4])
+                return Hierarchy(mount, hybrid=old)
     only = "only cgroups of version 1 are mounted" if old else "none is mounted"
     raise TargetError(
         f"no cgroup2 file system: {only}, and programs see cgroups of version 2; "

@@ -129,6 +129,8 @@ class CgroupSelection:
             hint = f"there are {', '.join(map(printable, known[:8]))}{more}"
         else:
             hint = f"looked below {self._hierarchy.mount}, where cgroups of version 2 are mounted"
+            if self._hierarchy.hybrid:
+                hint += "; a runtime that uses only those of version 1 is not seen by programs"
         return f"{choice.written}: no such {choice.option}; {hint}"
 
     def _known(self, choice: CgroupChoice, one: Cgroup) -> Iterable[str]:
