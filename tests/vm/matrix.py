@@ -93,6 +93,7 @@ class Userland:
 # Feature → what a skip says that is for want of it; the names are those of
 # usdt.bpf.features.have_….
 FEATURES: dict[str, tuple[str, ...]] = {
+    "ancestor_cgroups": ("by cgroup",),
     "batch_operations": ("batch",),
     "cookies": ("BPF cookie", "have_cookies"),
     "fentry": ("fentry",),
@@ -110,7 +111,9 @@ FEATURES: dict[str, tuple[str, ...]] = {
 }
 
 _OLDEST = frozenset({"batch_operations", "ringbuf", "uprobe_pmu"})
-_COOKIES_32 = _OLDEST | {"cookies", "fetching_atomics", "sleepable_uprobes"}
+_COOKIES_32 = _OLDEST | {
+    *("ancestor_cgroups", "cookies", "fetching_atomics", "sleepable_uprobes"),
+}
 # JITs of 32-bit kernels compile no callbacks; that of s390x is off, unless somebody turns it on.
 _COOKIES = _COOKIES_32 | {"loops"}
 _MULTI = _COOKIES | {"raw_cookies", "uprobe_multi"}  # of 6.6 and 6.10: no suite is between

@@ -1,9 +1,10 @@
 """The cgroups of a run: names by ID, also of those that have ended.
 
-All cgroups are looked up at the start. The kernel reports each that is made later before a process
+All cgroups are looked up at the start. Linux 6.18 reports each that is made later before a process
 is in it (:mod:`usdt.bpf.perf_sideband`), so that a container which lives for milliseconds has its
-name. Where the kernel does not report them (before Linux 5.7; or the controller perf_event is on a
-hierarchy of version 1), the file system is searched again when the number of cgroups has changed.
+name. Where the kernel does not report them (6.1 accepts the event and reports none; or the
+controller perf_event is on a hierarchy of version 1), the file system is searched again when the
+number of cgroups has changed.
 """
 
 from __future__ import annotations

@@ -45,8 +45,11 @@ class CgroupSet(Closeable):
 
     def __init__(self, levels: Collection[int]) -> None:
         self.levels = tuple(sorted(levels))
-        if KERNEL_WORD_SIZE == 4 or not features.have_ancestor_cgroups():
-            raise NotSupported("tracing by cgroup, container, pod or unit", (5, 16))
+        what = "tracing by cgroup, container, pod or unit"
+        if KERNEL_WORD_SIZE == 4:  # inode numbers have the lower half of IDs
+            raise NotSupported(f"{what} on 32-bit machines")
+        if not features.have_ancestor_cgroups():
+            raise NotSupported(what, (5, 16))
         self.maps: dict[str, Map] = {
             CGROUPS: MapSpec(MapType.HASH, 8, 1, _MAX_CGROUPS, CGROUPS).create()
         }
