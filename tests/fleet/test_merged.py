@@ -18,12 +18,13 @@ KEYS = ("a", "b", "c")
 
 def result(values: list[int], key: str) -> dict[str, Any]:
     """What ``hist --linear 0:100:10`` prints of some values."""
-    buckets = {value // 10 * 10: 0 for value in values}
+    buckets = dict.fromkeys((value // 10 * 10 for value in values), 0)
     for value in values:
         buckets[value // 10 * 10] += 1
     return {
         "probe": "p:n", "value": "arg0", "key": {"comm": key}, "count": len(values),
         "min": min(values), "avg": 0.5, "max": max(values), "sum": sum(values),
+        "linear": {"low": 0, "high": 100, "step": 10},
         "buckets": [{"low": low, "high": low + 10, "count": n} for low, n in buckets.items()],
     }  # fmt: skip
 
@@ -33,6 +34,11 @@ def merged(parts: list[tuple[str, dict[str, Any]]], **more: Any) -> Merged:
     for host, one in parts:
         assert found.add(host, json.loads(json.dumps(one)))
     return found
+
+
+def results(found: Merged) -> list[dict[str, Any]]:
+    """The results in the stream of a merge."""
+    return [one for one in map(json.loads, found.json()) if "count" in one and "probe" in one]
 
 
 VALUES = st.lists(st.integers(0, 99), min_size=1, max_size=20)
@@ -48,19 +54,19 @@ def test_the_sum_of_parts_is_that_of_one_machine(parts: list[tuple[str, list[int
     )
     expected = merged([("all", result(values, key)) for key, values in whole.items()])
     assert by_key(found) == by_key(expected)
-    for one in found.results():
+    for one in results(found):
         values = whole[one["key"]["comm"]]
         assert one["avg"] == sum(values) / len(values)
 
 
 def by_key(found: Merged) -> dict[str, Any]:
-    return {one["key"]["comm"]: one for one in found.results()}
+    return {one["key"]["comm"]: one for one in results(found)}
 
 
 def test_machines_are_kept_apart_whatever_they_call_themselves() -> None:
     spoof = {"probe": "p:n", "key": {"host": "web2"}, "count": 1}
     found = merged([("web1", spoof), ("web2", spoof)], by_host=True)
-    assert [one["key"] for one in found.results()] == [{"host": "web1"}, {"host": "web2"}]
+    assert [one["key"] for one in results(found)] == [{"host": "web1"}, {"host": "web2"}]
 
 
 def test_losses_and_pairs_are_added() -> None:
@@ -68,7 +74,18 @@ def test_losses_and_pairs_are_added() -> None:
     pairs = {"unfinished": 1, "unmatched": 2, "deep": 0}
     found = merged([("a", lost), ("b", lost), ("a", pairs), ("b", pairs)])
     assert (found.lost, found.unreadable) == (4, 2)
-    assert found.pairs == {"unfinished": 2, "unmatched": 4, "deep": 0}
+    assert '{"unfinished": 2, "unmatched": 4, "deep": 0}\n' in found.json()
+    assert "2 starts without an end" in found.missing()
+
+
+def test_intervals_of_updates_are_added_and_a_question_for_intervals_is_not() -> None:
+    clock = {"monotonic": 1, "realtime": 1, "error": 0}
+    head = {"usdt": 1, "host": "x", "command": "count", "probes": ["p:n"], "clock": clock}
+    result = {"probe": "p:n", "interval": 1.0}
+    parts = [("a", result | {"count": n, "time": n * 10**9}) for n in (1, 2)]
+    parts.insert(0, ("a", head))
+    assert [one["count"] for one in results(merged(parts, whole=True))] == [3]
+    assert [one["count"] for one in results(merged(parts))] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -83,9 +100,9 @@ def test_losses_and_pairs_are_added() -> None:
 )  # fmt: skip
 def test_what_is_no_result_is_refused_and_changes_nothing(change: dict[str, Any]) -> None:
     found = merged([("a", result([1, 2], "x"))])
-    before = found.results(), found.lines()
+    before = results(found), found.lines()
     assert not found.add("b", result([1, 2], "x") | change)
-    assert (found.results(), found.lines()) == before
+    assert (results(found), found.lines()) == before
 
 
 def test_text_of_a_machine_is_escaped() -> None:
@@ -130,4 +147,4 @@ def test_nothing_that_a_machine_sends_is_an_error(lines: list[Any], by_host: boo
     assert one.state is State.ANSWERED
     text = "".join([*found.lines(), *events])
     assert text.replace("\n", "").isprintable()
-    json.dumps(found.results())
+    json.dumps(results(found))

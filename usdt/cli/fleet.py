@@ -12,7 +12,7 @@ import click
 
 from usdt.base.durations import nanoseconds
 from usdt.base.frozen import frozen
-from usdt.engine.cli.click_group import Seconds, plural, say
+from usdt.engine.cli.click_group import Seconds, say
 from usdt.engine.cli.options import output_options
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class _Command:
     events: bool = False
     duration: float = 0.0
     top: int | None = None
+    whole: bool = False  # its intervals are only those of --update
 
 
 def _parsed(given: tuple[str, ...], update: float) -> _Command:
@@ -115,10 +116,14 @@ def _parsed(given: tuple[str, ...], update: float) -> _Command:
     if top is not None and not (top.isdecimal() and 0 < len(top) < _DIGITS):
         raise click.UsageError(f"--top {top}: not a number of groups")
     alone = _value(rest, "-i", "--interval") is None and _value(rest, "-n", "--count") is None
-    if alone and duration > update:
+    whole = alone and duration > update
+    if whole:
         rest = ["--interval", f"{update:g}", *rest]
     return _Command(
-        (*group, name, "--json", *rest), duration=duration, top=None if top is None else int(top)
+        (*group, name, "--json", *rest),
+        duration=duration,
+        top=None if top is None else int(top),
+        whole=whole,
     )
 
 
@@ -162,10 +167,11 @@ class _Run:
         self.output = output
         self.word = secrets.token_hex(8)
         self.events = command.events
-        self.merged: Merged = Merged(by_host=values["by"] == "host", top=command.top)
+        self.merged: Merged = Merged(
+            by_host=values["by"] == "host", top=command.top, whole=command.whole
+        )
         self.machines: list[Machine] = [Machine(name, self.word, self._take) for name in names]
         self.width = max(map(len, names))
-        self.unusable = 0
         self.drawn = time.monotonic()
         self.live = output.terminal and not (values["as_json"] or values["output"] or self.events)
 
@@ -215,12 +221,12 @@ class _Run:
         # Takes an object of a machine's stream.
         if self.events:
             self._event(host, found)
-        elif not self.merged.add(host, found):
-            self.unusable += 1
+        else:
+            self.merged.add(host, found)
 
     def _event(self, host: str, found: dict[str, Any]) -> None:
         if "probe" not in found or "lost" in found:
-            self.unusable += not self.merged.add(host, found)
+            self.merged.add(host, found)
         if self.values["as_json"]:
             # Its name comes first, whatever the machine calls itself.
             self.output.write([json.dumps({"host": "", **found} | {"host": host}) + "\n"])
@@ -248,32 +254,18 @@ class _Run:
 
         found = attendance(self.machines)
         if self.values["as_json"]:
-            lines = [] if self.events else [json.dumps(one) + "\n" for one in self.merged.results()]
             found |= {"lost": self.merged.lost, "unreadable": self.merged.unreadable}
-            if self.merged.pairs:
-                lines.append(json.dumps(self.merged.pairs) + "\n")
-            if left_out := self.merged.left_out():
-                lines.append(json.dumps({"left_out": left_out}) + "\n")
+            lines = [] if self.events or self.values["clean"] else self.merged.json()
             self.output.write([*lines, json.dumps({"fleet": found}) + "\n"])
         elif not self.events:
             self.output.write(self.merged.lines())
-            if left_out := self.merged.left_out():
-                groups = plural(left_out["keys"], "group")
-                say(f"{groups} left out, with {plural(left_out['count'], 'hit')}")
         for machine in self.machines if self.values["verbose"] else ():
             for line in machine.messages:
                 say(f"{machine.name}: {line}")
         for line in [] if self.values["verbose"] else message_lines(self.machines):
             say(line)
-        if self.unusable:
-            say(f"skipped {plural(self.unusable, 'object')} that cannot be added up")
-        if self.merged.lost or self.merged.unreadable:
-            say(f"lost on all machines: {self.merged.lost}; unreadable: {self.merged.unreadable}")
-        pairs = ", ".join(
-            f"{name} {number}" for name, number in self.merged.pairs.items() if number
-        )
-        if pairs:
-            say(f"starts and ends without a counterpart: {pairs}")
+        for line in self.merged.missing():
+            say(line)
         self._say_copies()
         for line in attendance_lines(self.machines):
             say(line)
