@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
+from tracing_tools import run_usdt
 
 from usdt.base.errors import TracingError
-from usdt.export.config import load_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from usdt.export.config import METRIC_KEYS, load_config
 
 GOOD = {
     "name": '"a"',
@@ -32,6 +31,8 @@ def load(folder: Path, content: str) -> object:
     return load_config(str(folder / "c.toml"))
 
 
+OTLP = 'otlp.endpoint = "http://127.0.0.1:1"\n'
+SPAN = '\n[[span]]\nname = "s"\nprobe = "uprobe:/bin/x:f"\n'
 MISTAKES = {
     "no metric": ("", "metric: expected metrics; write [[metric]]"),
     "not TOML": ("[[metric", "not TOML: "),
@@ -68,6 +69,13 @@ MISTAKES = {
         text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', range="[5, 1]"),
         "range: expected two integers, low and high",
     ),
+    "spans without a collector": (
+        text() + SPAN,
+        "span: spans are sent to a collector; write [otlp]",
+    ),
+    "a span without an end": (OTLP + SPAN.replace("uprobe:", ""), "[[span]] s: end: the probe has"),
+    "a span with a type": (OTLP + SPAN + 'type = "x"', "[[span]] s: type: no such key"),
+    "a collector without a URL": ('otlp.endpoint = "x"\n' + text(), "otlp: endpoint: x: not a URL"),
     "a port that is none": ('listen = "x:99999"\n' + text(), "listen: x:99999: expected HOST:PORT"),
 }
 
@@ -87,3 +95,21 @@ def test_a_mistake_is_one_line_that_says_what_to_write(
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(TracingError, match="No such file"):
         load_config(str(tmp_path / "none.toml"))
+
+
+def test_the_examples_of_the_documentation(tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "export.md"
+    examples = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        (tmp_path / "c.toml").write_text(example)
+        done = run_usdt("export", tmp_path / "c.toml", "--check")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.endswith("no mistakes found\n")
+
+
+def test_the_keys_of_the_documentation() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "export.md").read_text()
+    table = page.partition("The keys of `[[metric]]`")[2].partition("\n\nWithout")[0]
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(METRIC_KEYS)

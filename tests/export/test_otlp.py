@@ -9,7 +9,7 @@ from tracing_tools import until
 
 from usdt.export.endpoints import Otlp
 from usdt.export.families import Family, HistogramPoint, Sample
-from usdt.export.otlp import Pusher, Reading
+from usdt.export.otlp import Messages, Pusher, metrics_request
 
 POINT = HistogramPoint(((1, 2), (10, 5)), 6, 40)
 FAMILIES = [
@@ -19,19 +19,19 @@ FAMILIES = [
 ]
 
 
-def reading() -> Reading:
+def messages() -> Messages:
     """What is sent."""
-    return [], FAMILIES
+    return [("metrics", metrics_request([], FAMILIES, began=1, now=2))]
 
 
 def test_a_collector_that_is_busy_is_asked_again() -> None:
     with collecting(503) as server:
-        pusher = Pusher(Otlp(server.url + "/", 1), reading, print)
+        pusher = Pusher(Otlp(server.url + "/", 1), messages, print)
         until(lambda: server.taken, "a request that is taken")
         pusher.close()
         path, body = server.taken[0]
     assert path == "/v1/metrics"
-    assert pusher.dropped == 0
+    assert pusher.dropped["metrics"] == 0
     found = metrics_of(body)
     (hits,) = found["hits"].sum.data_points
     assert (hits.as_int, hits.attributes[0].value.string_value) == (3, "x")
@@ -47,12 +47,12 @@ def test_a_collector_that_is_busy_is_asked_again() -> None:
 def test_what_is_refused_is_not_repeated_but_counted() -> None:
     said: list[str] = []
     with collecting(400) as server:
-        pusher = Pusher(Otlp(server.url, 1), reading, said.append)
-        until(lambda: pusher.dropped, "a message that is dropped")
+        pusher = Pusher(Otlp(server.url, 1), messages, said.append)
+        until(lambda: pusher.dropped["metrics"], "a message that is dropped")
         assert server.requests == 1
         until(lambda: server.taken, "the next message")
         pusher.close()
-    assert pusher.dropped == 1
+    assert pusher.dropped["metrics"] == 1
     assert said == [f"{server.url}: metrics were not taken: HTTP 400; tried again later"]
 
 
@@ -60,9 +60,9 @@ def test_a_collector_that_is_not_there_is_said_once() -> None:
     said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    pusher = Pusher(Otlp(url, 3600), reading, said.append)
+    pusher = Pusher(Otlp(url, 3600), messages, said.append)
     pusher.close()
-    assert pusher.dropped == 1
+    assert pusher.dropped["metrics"] == 1
     assert said == [
         f"{url}: metrics were not taken: [Errno 111] Connection refused; tried again later"
     ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import time
 from typing import TYPE_CHECKING
 
-from collector import collecting, metrics_of
+from collector import collecting, metrics_of, spans_of
 from exporting import exporting
 from fixtures import build, start
 
@@ -42,7 +43,10 @@ type = "histogram"
 probe = "{probe}"
 end = "{probe}"
 """
-        with exporting(tmp_path / "c.toml", config), start(threads, "-w", "-t", 8) as program:
+        with (
+            exporting(tmp_path / "c.toml", config),
+            start(threads, "-w", "-t", 8, "-n", 100) as program,
+        ):
             program.fire()
             hits = [hit for hit in program.finish() if hit["probe"] == "threads:hit"]
     found = metrics_of(server.taken[-1][1])
@@ -62,3 +66,30 @@ end = "{probe}"
     assert pauses.unit == "ns"
     (point,) = pauses.exponential_histogram.data_points
     assert point.count == len(hits) - 8 == sum(point.positive.bucket_counts)
+
+
+def test_calls_are_traces(tmp_path: Path) -> None:
+    threads = shutil.copy(build("default", "threads"), tmp_path / "threads")
+    with collecting() as server:
+        config = f"""
+[otlp]
+endpoint = "{server.url}"
+interval = 3600
+
+[[span]]
+name = "rounds"
+probe = "uprobe:{threads}:fire(arg0)"
+"""
+        with exporting(tmp_path / "c.toml", config), start(threads, "-w", "-n", 100) as program:
+            began = time.time_ns()
+            program.fire()
+            ended = time.time_ns()
+    sent = [span for path, body in server.taken if path == "/v1/traces" for span in spans_of(body)]
+    assert sorted(span.attributes[4].value.int_value for span in sent) == [*range(100)]
+    assert {span.name for span in sent} == {"uprobe:threads:fire"}
+    assert all(len(span.trace_id) == 16 and len(span.span_id) == 8 for span in sent)
+    apart = 10**7  # between two readings of clocks
+    assert all(
+        began - apart < span.start_time_unix_nano < span.end_time_unix_nano < ended + apart
+        for span in sent
+    )

@@ -5,6 +5,7 @@ It is no collector. What it got is decoded by opentelemetry-proto, which is the 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import threading
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("Collector", "collecting", "metrics_of")
+__all__ = ("Collector", "collecting", "metrics_of", "spans_of")
 
 
 class Collector(HTTPServer):
@@ -72,3 +74,17 @@ def metrics_of(body: dict[str, Any]) -> dict[str, Any]:
     request = ParseDict(body, ExportMetricsServiceRequest())
     (resource,) = request.resource_metrics
     return {one.name: one for scope in resource.scope_metrics for one in scope.metrics}
+
+
+def spans_of(body: dict[str, Any]) -> list[Any]:
+    """The spans of a request, decoded by opentelemetry-proto; its IDs are hexadecimal in JSON."""
+    found = []
+    for resource in body["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                for name in ("traceId", "spanId", "parentSpanId"):
+                    span[name] = base64.b64encode(bytes.fromhex(span[name])).decode()
+    request = ParseDict(body, ExportTraceServiceRequest())
+    for resource in request.resource_spans:
+        found += [span for scope in resource.scope_spans for span in scope.spans]
+    return found

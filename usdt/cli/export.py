@@ -45,7 +45,10 @@ def export(config: str, listen: str | None, *, check: bool) -> None:
     read = load_config(config)
     endpoint = read.listen if listen is None else parse_listen(listen)
     if check:
-        click.echo(f"{config}: {plural(len(read.metrics), 'metric')}, no mistakes found")
+        click.echo(
+            f"{config}: {plural(len(read.metrics), 'metric')},"
+            f" {plural(len(read.spans), 'span')}, no mistakes found"
+        )
         return
     if missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}")

@@ -3,12 +3,14 @@
 config     the TOML file → metrics; checks everything that can be checked without tracing
 table      access to a table of the file, with errors that say what to write
 endpoints  where the exporter listens, and where it sends
-group      metrics that one session can compute, and the processes in which they are attached
+attached   probes in the processes that targets select, as these start and end
+group      metrics that one session can compute
+spans      spans that are sent as traces
 values     rows of the kernel → values by label; bounded labels
 families   values → families of samples, as Prometheus has them
 text       families → the text formats
 server     HTTP: /metrics and /-/healthy
-otlp       metrics to a collector of OpenTelemetry
+otlp       messages to a collector of OpenTelemetry
 exporter   the loop: attach, look for new processes and files, reload, end
 systemd    messages to the service manager
 

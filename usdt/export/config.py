@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from usdt.base.durations import nanoseconds
 from usdt.base.errors import TracingError
 from usdt.base.frozen import field, frozen
 from usdt.cgroups.selection import CgroupChoice
@@ -22,21 +23,27 @@ from usdt.engine.aggregate.spec import (
     parse_linear,
 )
 from usdt.engine.language import parse_probe
+from usdt.engine.spans.spec import span_spec
 from usdt.export.endpoints import Endpoint, Otlp, parse_listen
 from usdt.export.table import Table
 
 if TYPE_CHECKING:
-    from usdt.engine.language.tree import ProbeText
+    from collections.abc import Iterator
 
-__all__ = ("Config", "Metric", "Targets", "load_config")
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.spans.spec import SpanSpec
+
+__all__ = ("METRIC_KEYS", "Config", "Metric", "SpanSource", "Targets", "load_config")
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_RETURNING = ("uprobe", "kprobe", "fentry", "syscall")
 _URL = re.compile(r"https?://[!-~]+")
 _CGROUPS: tuple[Literal["cgroup", "unit", "container", "pod"], ...] = (
     *("cgroup", "unit", "container", "pod"),
 )
 _TARGETS = ("pid", "program", "all", *_CGROUPS)
-_KEYS = (
+#: The keys of [[metric]].
+METRIC_KEYS = (
     *("name", "help", "type", "probe", "probes", "end", "key", *_TARGETS),
     *("by", "unit", "buckets", "range", "max_series", "max_string"),
 )
@@ -102,6 +109,25 @@ class Metric:
 
 
 @frozen
+class SpanSource:
+    """Spans that are sent as traces; two of the same definition are equal.
+
+    Attributes:
+        definition: the table of the file, as text.
+        name: what messages call it.
+        spec: the spans.
+        targets: the processes.
+        max_string: bytes of a string.
+    """
+
+    definition: str
+    name: str = field(compare=False)
+    spec: SpanSpec = field(compare=False)
+    targets: Targets = field(compare=False)
+    max_string: int = field(compare=False)
+
+
+@frozen
 class Config:
     """A checked configuration.
 
@@ -109,11 +135,13 @@ class Config:
         listen: where Prometheus asks; None: it does not.
         metrics: the metrics.
         otlp: where they are sent; None: nowhere.
+        spans: the spans that are sent there, too.
     """
 
     listen: Endpoint | None
     metrics: tuple[Metric, ...]
     otlp: Otlp | None = None
+    spans: tuple[SpanSource, ...] = ()
 
 
 def load_config(path: str) -> Config:
@@ -123,11 +151,13 @@ def load_config(path: str) -> Config:
         TracingError: the file cannot be read or has a mistake; the message names table and key.
     """
     top = Table(path, "", _read(path))
-    top.check_keys(("listen", "otlp", "metric"))
-    tables = top.values.get("metric")
-    if not isinstance(tables, list) or not tables:
+    top.check_keys(("listen", "otlp", "metric", "span"))
+    metrics = tuple(_metric(one) for one in _tables(top, path, "metric"))
+    spans = tuple(_span(one) for one in _tables(top, path, "span"))
+    if not metrics and not spans:
         raise top.error("metric", "expected metrics; write [[metric]] and its keys below")
-    metrics = tuple(_metric(_named(path, number, one)) for number, one in enumerate(tables, 1))
+    if spans and "otlp" not in top.values:
+        raise top.error("span", "spans are sent to a collector; write [otlp] and its endpoint")
     names: set[str] = set()
     for metric in metrics:
         if metric.name in names:
@@ -138,7 +168,7 @@ def load_config(path: str) -> Config:
         endpoint = parse_listen(listen)
     except TracingError as err:
         raise top.error("listen", str(err)) from err
-    return Config(endpoint, metrics, _otlp(top))
+    return Config(endpoint, metrics, _otlp(top), spans)
 
 
 def _otlp(top: Table) -> Otlp | None:
@@ -166,15 +196,40 @@ def _read(path: str) -> dict[str, Any]:
         raise TracingError(f"{path}: not TOML: {err}; see docs/export.md for an example") from err
 
 
-def _named(path: str, number: int, values: Any) -> Table:
-    if not isinstance(values, dict):
-        raise TracingError(f"{path}: metric: expected tables; write [[metric]]")
-    name = values.get("name")
-    return Table(path, f"[[metric]] {name if isinstance(name, str) and name else number}", values)
+def _tables(top: Table, path: str, kind: str) -> Iterator[Table]:
+    found = top.values.get(kind, [])
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise top.error(kind, f"expected tables; write [[{kind}]]")
+    for number, values in enumerate(found, 1):
+        name = values.get("name")
+        yield Table(
+            path, f"[[{kind}]] {name if isinstance(name, str) and name else number}", values
+        )
+
+
+def _span(table: Table) -> SpanSource:
+    table.check_keys(("name", "probe", "end", "key", "slower", "max_string", *_TARGETS))
+    table.text("probe", example="provider:name")
+    probes = _probes(table)
+    key = table.text("key", example="tid") if "key" in table.values else None
+    try:
+        slower = nanoseconds(table.text("slower", "0ns", example="10ms")) or 0
+        spec = span_spec(*probes[:1], *(probes[1:] or (None,)), key=key, slower=slower)
+    except (TracingError, ValueError) as err:
+        raise table.error("probe", str(err)) from err
+    if spec.end is None and probes[0].kind not in _RETURNING:
+        raise table.error("end", 'the probe has no return; write end = "provider:name"')
+    return SpanSource(
+        json.dumps(table.values, sort_keys=True, default=str),
+        table.text("name", probes[0].text, example="query"),
+        spec,
+        _targets(table, probes),
+        table.integer("max_string", 128, 1, 4096),
+    )
 
 
 def _metric(table: Table) -> Metric:
-    table.check_keys(_KEYS)
+    table.check_keys(METRIC_KEYS)
     histogram = table.choice("type", ("counter", "histogram")) == "histogram"
     probes = _probes(table)
     timed = "end" in table.values

@@ -14,19 +14,22 @@ from usdt.base.errors import TracingError
 from usdt.export.config import load_config
 from usdt.export.families import Family, Sample, family_of
 from usdt.export.group import Group, grouped
-from usdt.export.otlp import Pusher
+from usdt.export.otlp import Pusher, metrics_request
 from usdt.export.server import MetricsServer
+from usdt.export.spans import SpanGroup
 from usdt.export.systemd import notify
 from usdt.export.values import MetricValues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
     from usdt.engine.aggregate.session import Row
-    from usdt.export.config import Config, Metric
+    from usdt.engine.aggregate.values import Value
+    from usdt.export.config import Config, Metric, SpanSource
     from usdt.export.endpoints import Endpoint, Otlp
-    from usdt.export.otlp import Reading
+    from usdt.export.otlp import Messages
+    from usdt.export.values import Labels
 
 __all__ = ("Exporter", "run_exporter")
 
@@ -47,8 +50,10 @@ class Exporter:
     def __init__(self, say: Callable[[str], object]) -> None:
         self.pusher: Pusher | None = None
         self._say = say
+        self._began = time.time_ns()
         self._lock = threading.Lock()
         self._groups: list[Group] = []
+        self._spans: dict[SpanSource, SpanGroup] = {}
         self._values: dict[Metric, MetricValues] = {}
         self._lost: Counter[tuple[str, str]] = Counter()  # of groups that are gone
 
@@ -63,6 +68,12 @@ class Exporter:
             ]
             for group in old.values():
                 self._close(group)
+            spans, self._spans = self._spans, {}
+            for source in config.spans:
+                self._spans[source] = spans.pop(source) if source in spans else SpanGroup(source)
+            for gone in spans.values():
+                gone.standing.close()
+                self._lost.update(gone.standing.lost())
         self.look()
         self._push_to(config.otlp)
 
@@ -71,17 +82,27 @@ class Exporter:
             return
         if self.pusher is not None:
             self.pusher.close()
-        self.pusher = None if otlp is None else Pusher(otlp, self.read, self._say)
+        self.pusher = None if otlp is None else Pusher(otlp, self._messages, self._say)
+
+    def _messages(self) -> Messages:
+        values, health = self.read()
+        with self._lock:
+            traces = [("traces", data) for one in self._spans.values() for data in one.messages()]
+        request = metrics_request(values, health, began=self._began, now=time.time_ns())
+        return [("metrics", request), *traces]
 
     def look(self) -> None:
         """Attach in new processes and files, and tell the user about it."""
         with self._lock:
             for group in list(self._groups):
-                group.look()
-                if group.error and len(group.metrics) > 1:
-                    group.messages.clear()
+                group.standing.look()
+                if group.standing.error and len(group.metrics) > 1:
+                    group.standing.messages.clear()
                     self._split(group)
                 self._tell(group)
+            for spans in self._spans.values():
+                spans.standing.look()
+                self._say_all(spans.standing.messages)
 
     def _split(self, group: Group) -> None:
         # One of its metrics cannot be attached: the others are attached without it.
@@ -89,14 +110,17 @@ class Exporter:
         at = self._groups.index(group)
         self._groups[at : at + 1] = parts = group.split()
         for part in parts:
-            part.look()
+            part.standing.look()
             self._tell(part)
 
     def _tell(self, group: Group) -> None:
-        for message in group.messages:
-            self._say(message)
-        group.messages.clear()
+        self._say_all(group.standing.messages)
         self._retire(group.take_retired())
+
+    def _say_all(self, messages: list[str]) -> None:
+        for message in messages:
+            self._say(message)
+        messages.clear()
 
     def _retire(self, rows: dict[Metric, list[Row]]) -> None:
         for metric, last in rows.items():
@@ -104,16 +128,16 @@ class Exporter:
                 self._values[metric].retire(last)
 
     def _close(self, group: Group) -> None:
-        group.close()
+        group.standing.close()
         self._retire(group.take_retired())
-        self._lost.update(group.lost())
+        self._lost.update(group.standing.lost())
 
     def collect(self) -> list[Family]:
         """Return all metrics, and those of the exporter itself."""
         values, health = self.read()
         return [*(family_of(metric, found) for metric, found in values), *health]
 
-    def read(self) -> Reading:
+    def read(self) -> tuple[list[tuple[Metric, dict[Labels, Value]]], list[Family]]:
         """Return the values of all metrics, and the metrics of the exporter itself."""
         with self._lock:
             rows: dict[Metric, list[Row]] = {}
@@ -121,21 +145,32 @@ class Exporter:
             attached: set[Metric] = set()
             for group in self._groups:
                 rows |= group.rows()
-                lost.update(group.lost())
+                lost.update(group.standing.lost())
                 attached |= group.attached()
+            for spans in self._spans.values():
+                lost.update(spans.standing.lost())
+                lost[spans.source.name, "no space until the next message"] += spans.dropped
             found = [
                 (metric, values.read(rows.get(metric, ())))
                 for metric, values in self._values.items()
             ]
             health = _health(self._values.values(), attached, lost)
-            if self.pusher is not None:
-                sample = Sample((), self.pusher.dropped)
-                about = "Messages to the collector that were given up."
-                health.append(Family("usdt_otlp_dropped", about, "counter", "", (sample,)))
-            return found, health
+            return found, [*health, *self._dropped()]
+
+    def _dropped(self) -> Iterator[Family]:
+        if self.pusher is not None:
+            samples = (
+                Sample((("signal", signal),), number)
+                for signal, number in sorted(self.pusher.dropped.items())
+            )
+            about = "Messages to the collector that were given up."
+            yield Family("usdt_otlp_dropped", about, "counter", "", tuple(samples))
 
     def close(self) -> None:
         """Send the last values, and detach."""
+        with self._lock:
+            for spans in self._spans.values():
+                spans.standing.close()
         self._push_to(None)
         with self._lock:
             for group in self._groups:

@@ -6,9 +6,9 @@ import http.client
 import json
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.version import VERSION
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from usdt.export.families import Family, Sample
     from usdt.export.values import Labels
 
-__all__ = ("Pusher", "Reading", "metrics_request")
+__all__ = ("Messages", "Pusher", "metrics_request")
 
 _CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
 _ATTEMPTS = 3
@@ -33,30 +33,30 @@ _TIMEOUT = 5.0  # seconds of an attempt
 _AGAIN = {429, 502, 503, 504}  # answers after which OTLP/HTTP allows another attempt
 _UNITS = {10**9: "ns", 10**6: "us", 1000: "ms", 1: "s"}
 
-Reading = tuple[list[tuple["Metric", dict["Labels", "Value"]]], list["Family"]]
+#: Signal (``metrics``, ``traces``) and body of each request.
+Messages = list[tuple[str, bytes]]
 
 
 class Pusher:
-    """Sends metrics at intervals, in a thread of its own, until close().
+    """Sends messages at intervals, in a thread of its own, until close().
 
     Args:
         otlp: where to.
-        read: returns the values.
+        messages: returns what is to be sent now.
         say: tells the user something.
 
     Attributes:
         otlp: where to.
-        dropped: messages that were given up; the next one has their values, too.
+        dropped: messages that were given up, by signal.
     """
 
     def __init__(
-        self, otlp: Otlp, read: Callable[[], Reading], say: Callable[[str], object]
+        self, otlp: Otlp, messages: Callable[[], Messages], say: Callable[[str], object]
     ) -> None:
-        self.dropped = 0
+        self.dropped = Counter(metrics=0, traces=0)
         self.otlp = otlp
-        self._read = read
+        self._messages = messages
         self._say = say
-        self._began = time.time_ns()
         self._failing = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -74,25 +74,28 @@ class Pusher:
             self._push()
 
     def _push(self) -> None:
-        request = metrics_request(*self._read(), began=self._began, now=time.time_ns())
-        data = json.dumps(request).encode()
+        for signal, data in self._messages():
+            reason = self._try(signal, data)
+            if reason:
+                self.dropped[signal] += 1
+            if reason and not self._failing:  # said once, until it works again
+                url = self.otlp.endpoint
+                self._say(f"{url}: {signal} were not taken: {reason}; tried again later")
+            self._failing = bool(reason)
+
+    def _try(self, signal: str, data: bytes) -> str:
+        # Sends a message; returns why it was given up, or "".
         pause = _FIRST_PAUSE
         for attempt in range(_ATTEMPTS):
-            again, reason = self._send(data)
-            if not reason:
-                self._failing = False
-                return
+            again, reason = self._send(signal, data)
             if not again or attempt + 1 == _ATTEMPTS or self._end.wait(pause):
                 break
             pause *= 2
-        self.dropped += 1
-        if not self._failing:  # said once, until it works again
-            self._say(f"{self.otlp.endpoint}: metrics were not taken: {reason}; tried again later")
-        self._failing = True
+        return reason
 
-    def _send(self, data: bytes) -> tuple[bool, str]:
+    def _send(self, signal: str, data: bytes) -> tuple[bool, str]:
         # Returns whether another attempt makes sense, and why it failed; "" if it did not.
-        url = self.otlp.endpoint.rstrip("/") + "/v1/metrics"
+        url = self.otlp.endpoint.rstrip("/") + f"/v1/{signal}"
         headers = {"Content-Type": "application/json", "User-Agent": f"usdt-export/{VERSION}"}
         request = urllib.request.Request(url, data, headers)  # noqa: S310 - http or https: checked
         try:
@@ -112,7 +115,7 @@ def metrics_request(
     *,
     began: int,
     now: int,
-) -> dict[str, Any]:
+) -> bytes:
     """Return an ExportMetricsServiceRequest as JSON.
 
     Args:
@@ -126,14 +129,11 @@ def metrics_request(
     metrics += [_family(family, times) for family in families]
     resource = {"service.name": "usdt-export", "host.name": socket.gethostname()}
     scope = {"name": "usdt-toolkit", "version": VERSION}
-    return {
-        "resourceMetrics": [
-            {
-                "resource": {"attributes": _attributes(resource.items())},
-                "scopeMetrics": [{"scope": scope, "metrics": metrics}],
-            }
-        ]
+    data = {
+        "resource": {"attributes": _attributes(resource.items())},
+        "scopeMetrics": [{"scope": scope, "metrics": metrics}],
     }
+    return json.dumps({"resourceMetrics": [data]}).encode()
 
 
 def _metric(metric: Metric, values: dict[Labels, Value], times: dict[str, str]) -> dict[str, Any]:
