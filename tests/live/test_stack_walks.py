@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fixtures import build
 from skips import requires_root
 from symbol_programs import compiled
 from tracing_tools import Tool, run_usdt
@@ -17,6 +18,7 @@ from unwind_programs import BARE_OPTIONS, BARE_SOURCE, CXX_SOURCE
 
 import usdt
 from usdt.base.errors import NotSupported
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.engine.runtime.unwinding import walks_by_tables
 
 if TYPE_CHECKING:
@@ -134,6 +136,15 @@ def test_children_have_whole_stacks_from_their_start() -> None:
 def test_a_system_call_has_the_stack_of_its_program() -> None:
     command = "/bin/bash -c 'for i in 1 2 3; do echo $i > /dev/null; done'"
     assert outermost(counted("-c", command, "syscall:write(fd == 1)")) == {"_start"}
+
+
+@pytest.mark.skipif(PROCESS_MACHINE != "x86_64", reason="i386 is of x86-64")
+@pytest.mark.parametrize("method", ["auto", "dwarf"])
+def test_a_stack_of_a_32_bit_program_says_what_to_do(method: str) -> None:
+    words = ("--by", "ustack", "-c", build("m32O0", "args"), "args:count0")
+    lines = run_usdt("count", "--unwind", method, *words).stdout
+    assert "(unwind tables of 32-bit programs are not read: use --unwind fp)" in lines
+    assert "main+" in run_usdt("count", "--unwind", "fp", *words).stdout
 
 
 def test_stacks_of_few_frames_are_cut_without_a_reason() -> None:

@@ -74,6 +74,7 @@ class WalkEnd(enum.IntEnum):
     NO_FRAME_POINTER = 8  # no table, and no frame pointer that leads to a return address
     CHANGED = 9  # the mappings were updated meanwhile
     NO_TABLE_SPACE = 10  # the maps of tables are full
+    NARROW = 11  # a 32-bit program
 
 
 @frozen

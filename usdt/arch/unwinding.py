@@ -34,6 +34,8 @@ class Cpu:
         saved: DWARF number → offset in the saved registers; the program counter is at ``saved_pc``.
         saved_pc: the offset of the interrupted instruction's address there.
         code_mask: the bits of an address of code; others are a signature (pointer authentication).
+        narrow: the word of ``struct pt_regs``, its bits and their value in 32-bit programs; None:
+            the CPU's kernels run none, or it is one.
     """
 
     word: int
@@ -49,6 +51,7 @@ class Cpu:
     saved: dict[int, int]
     saved_pc: int
     code_mask: int
+    narrow: tuple[str, int, int] | None = None
 
 
 _X86_64 = [
@@ -77,6 +80,7 @@ CPUS: dict[str, Cpu] = {
         saved={_X86_64.index(name): 8 * index for index, name in enumerate(_SIGCONTEXT)},
         saved_pc=8 * len(_SIGCONTEXT),
         code_mask=(1 << 64) - 1,
+        narrow=("cs", 0xFFFF, 0x23),  # __USER32_CS, <asm/segment.h>
     ),
     "i386": Cpu(
         word=4,
@@ -107,5 +111,6 @@ CPUS: dict[str, Cpu] = {
         saved={number: 8 * number for number in range(32)},
         saved_pc=8 * 32,
         code_mask=(1 << 48) - 1,
+        narrow=("pstate", 0x10, 0x10),  # PSR_MODE32_BIT, <asm/ptrace.h>
     ),
 }

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ThreadState",)
 
-_USER32_CS = 0x23  # x86-64, <asm/segment.h>: the code segment of 32-bit programs
-_MODE32 = 0x10  # arm64, <asm/ptrace.h>: the bit of pstate in 32-bit programs
+_NARROW = {"x86_64": "i386"}  # CPU → that of its 32-bit programs
 _WORD = struct.Struct("<Q")
 
 
@@ -52,13 +51,13 @@ class ThreadState:
         """
         if machine not in CPUS or len(saved) < pt_regs_size(machine):
             return None
-        slots = PT_REGS[machine]
-        name = machine
-        if machine == "x86_64" and _WORD.unpack_from(saved, slots["cs"])[0] & 0xFFFF == _USER32_CS:
-            name = "i386"
-        elif machine == "aarch64" and saved[slots["pstate"]] & _MODE32:
-            return None
-        cpu = CPUS[name]
+        slots, cpu = PT_REGS[machine], CPUS[machine]
+        if cpu.narrow is not None:
+            slot, bits, value = cpu.narrow
+            if _WORD.unpack_from(saved, slots[slot])[0] & bits == value:
+                if machine not in _NARROW:
+                    return None
+                cpu = CPUS[_NARROW[machine]]
         mask = (1 << 8 * cpu.word) - 1
         registers = {
             number: _WORD.unpack_from(saved, slots[slot])[0] & mask

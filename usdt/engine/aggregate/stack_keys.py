@@ -60,6 +60,7 @@ _REASONS = {
     WalkEnd.COMPLEX: "the rule of the unwind table is too complex for the kernel's program",
     WalkEnd.NO_FRAME_POINTER: "the code has no unwind table, and no frame pointer",
     WalkEnd.CHANGED: "the mappings of the process changed meanwhile",
+    WalkEnd.NARROW: "unwind tables of 32-bit programs are not read: use --unwind fp",
     WalkEnd.NO_TABLE_SPACE: "there was no more space for unwind tables",
 }
 

@@ -46,7 +46,11 @@ from usdt.engine.compiler.codegen.expressions import KEY_SLOT, READ_SLOT
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from usdt.arch.unwinding import Cpu
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
     from usdt.engine.aggregate.codegen.find_file import KernelFields
 
 __all__ = ("STEP_STACK", "emit_walk")
@@ -80,6 +84,8 @@ def emit_walk(
     walked, stored = asm.new_label("walked"), asm.new_label("stored")
     asm.load(R1, R8, PC)
     asm.jump(Jump.EQ, R1, 0, walked)  # a thread of the kernel
+    asm.load(R1, R8, REASON)
+    asm.jump(Jump.EQ, R1, WalkEnd.NARROW, walked)
     asm.store(R10, READ_SLOT, R8)
     asm.mov(R1, 2 * frames + 2)  # an address is looked up twice at most
     asm.load_function(R2, _STEP)
@@ -154,6 +160,7 @@ def _begin(asm: Assembler, frames: int, known: KernelFields | None, *, kernel: b
     for field, name in fields.items():
         asm.load(R1, context, slots[name])
         asm.store(R8, field, R1)
+    _note_width(asm, cpu, context, slots)
     if known is not None:
         _leave_kernel_thread(asm, known)
     asm.load(R1, R8, PC)
@@ -165,7 +172,6 @@ def _begin(asm: Assembler, frames: int, known: KernelFields | None, *, kernel: b
     asm.store(R8, LIMIT, frames)
     asm.store(R8, EXACT, FIRST)
     asm.store(R8, UNCHECKED, 0)
-    asm.store(R8, REASON, WalkEnd.TOO_DEEP)
     asm.store(R8, CACHED, 0)
     asm.store(R8, CACHED + 8, 0)
     for offset in _SLICE_WORDS:
@@ -178,6 +184,19 @@ def _begin(asm: Assembler, frames: int, known: KernelFields | None, *, kernel: b
         asm.load(R1, R0, offset)
         asm.store(R8, FRAMES + offset, R1)
     asm.label(unknown)
+
+
+def _note_width(asm: Assembler, cpu: Cpu, context: Reg, slots: Mapping[str, int]) -> None:
+    # A walk ends with TOO_DEEP unless a step says something else. None is made of 32-bit programs.
+    wide = asm.new_label("wide")
+    asm.store(R8, REASON, WalkEnd.TOO_DEEP)
+    if cpu.narrow is not None:
+        slot, bits, value = cpu.narrow
+        asm.load(R1, context, slots[slot])
+        asm.alu(Alu.AND, R1, bits)
+        asm.jump(Jump.NE, R1, value, wide)
+        asm.store(R8, REASON, WalkEnd.NARROW)
+    asm.label(wide)
 
 
 def _leave_kernel_thread(asm: Assembler, known: KernelFields) -> None:
