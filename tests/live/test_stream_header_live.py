@@ -75,3 +75,18 @@ def test_a_report_has_the_header_of_its_recording(tmp_path: Path) -> None:
     assert header == again, "not that of this moment"
     assert (header["command"], header["probes"]) == ("record", [_PROBE])
     assert header["clock"]["monotonic"] < min(one["time"] for one in rest)
+
+
+def test_aligned_intervals_end_at_multiples_since_1970() -> None:
+    words = ("count", "--json", "--align", "-i", "200ms", "-d", "0.5", "-c", "sleep 5")
+    _, *rest = _written(*words, "uprobe:libc:*nanosleep")
+    ends = [one["end"] for one in rest if "end" in one]
+    assert ends
+    assert not [end for end in ends if end % 200_000_000]
+
+
+def test_align_needs_intervals() -> None:
+    argv = [USDT, "count", "--align", "-a", _PROBE]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--align is the beginning of intervals: add --interval" in done.stderr

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from usdt.engine.cli.options import Decorator
 
 __all__ = (
+    "align_option",
     "at_start_option",
     "group_options",
     "interval_option",
@@ -73,6 +74,13 @@ def interval_option(text: str, default: float | None = None) -> Decorator:
         help=text,
     )
 
+
+#: Adds --align.
+align_option = click.option(
+    "--align",
+    is_flag=True,
+    help="Begin intervals at multiples of DURATION since 1970, as on every other machine.",
+)
 
 #: Adds --linear.
 linear_option = click.option(

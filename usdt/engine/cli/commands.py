@@ -148,6 +148,7 @@ def _options(name: str) -> Decorator:
         options.output_options,
         options.realtime_option,
         *own,
+        more.align_option,
         options.string_option,
         options.attach_options(),
     )

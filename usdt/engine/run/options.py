@@ -195,6 +195,7 @@ class AggregateOptions:
         resolution: that of percentiles, and of the buckets shown; None is the default for
             percentiles.
         at_start: whether ``by`` is evaluated at the start of a time, not at its end.
+        align: whether intervals begin at multiples of ``interval`` since 1970.
     """
 
     by: str | None = None
@@ -209,6 +210,7 @@ class AggregateOptions:
     hist: bool = False
     resolution: int | None = None
     at_start: bool = False
+    align: bool = False
 
 
 def ring_buffer_size(options: TraceOptions, requests: Sequence[ProbeText]) -> int:

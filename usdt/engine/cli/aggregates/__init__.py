@@ -2,5 +2,6 @@
 
 commands       a command line → an aggregation
 jobs           a run: read the results, print them
+schedule       when they are read
 live_display   results that are drawn again and again on a terminal
 """

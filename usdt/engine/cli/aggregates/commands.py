@@ -101,6 +101,8 @@ def run_heatmap(kind: ProbeKind, values: dict[str, Any]) -> int:
 
 
 def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
+    if values["align"] and values["interval"] is None:
+        raise click.UsageError("--align is the beginning of intervals: add --interval")
     defaults = AggregateOptions()
     return AggregateOptions(
         _keys(values),
@@ -115,6 +117,7 @@ def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
         values.get("hist", False),
         values.get("resolution"),
         values.get("at_start", False),
+        values["align"],
     )
 
 

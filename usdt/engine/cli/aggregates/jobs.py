@@ -22,6 +22,7 @@ from usdt.engine.aggregate.session import AggregateSession, Row
 from usdt.engine.aggregate.spec import is_pattern
 from usdt.engine.aggregate.values import NONE, total
 from usdt.engine.cli.aggregates.live_display import LiveDisplay, fitted
+from usdt.engine.cli.aggregates.schedule import Schedule
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.running import closing_line
 from usdt.engine.output.wall_clock import iso_time, time_of_day
@@ -62,11 +63,11 @@ class AggregateJob:
         self.total = 0  # of the intervals, or of the end
         self.outputs = 0
         self.unplaced = 0  # hits in no bucket of their percentiles
-        self.next = math.inf
         self.live = False
         self.drawn = -math.inf
         self.aggregates: AggregateSession
         self.output: OutputFile
+        self.schedule: Schedule
 
     def session(self, tasks: TaskFilter) -> AggregateSession:
         """Return a new session that aggregates; see :class:`ResultOutput`."""
@@ -90,7 +91,7 @@ class AggregateJob:
         settings = self.options.output
         plain = settings.as_json or settings.folded or settings.path
         self.live = self.aggregate.interval is None and output.terminal and not plain
-        self.next = time.monotonic() + self._pause()
+        self.schedule = Schedule(self._pause(), aligned=self.aggregate.align)
         if self.aggregation.cgroups:
             self.resolver.cgroups()
         if self.aggregation.names:
@@ -106,7 +107,7 @@ class AggregateJob:
 
     def until_tick(self) -> float:
         """Return the seconds until the next reading."""
-        return self.next - time.monotonic()
+        return self.schedule.left()
 
     def take(self, batch: list[Any]) -> bool:  # noqa: ARG002 - there are none
         """Return False: aggregates are read in tick()."""
@@ -114,12 +115,8 @@ class AggregateJob:
 
     def tick(self) -> bool:
         """Read and show aggregates if it is time; return whether the run has enough hits."""
-        if time.monotonic() < self.next:
+        if not self.schedule.take():
             return False
-        pause = self._pause()
-        # Advance by a whole number of intervals, so that ticks keep their schedule; skip missed
-        # ones.
-        self.next += max(1, math.ceil((time.monotonic() - self.next) / pause)) * pause
         count = self.options.run.count
         if self.aggregate.interval is not None:
             self._interval()
@@ -140,6 +137,7 @@ class AggregateJob:
 
     def finish(self, lost: list[Lost]) -> str:
         """Write the last results and the losses; return the closing line."""
+        self.schedule.stop()
         if self.aggregate.interval is not None:
             self._interval(last=True)
         else:
@@ -188,7 +186,9 @@ class AggregateJob:
             return folded_lines(shown, weighted=weighted)
         if self.options.output.as_json:
             about = self._about()
-            when: dict[str, Any] = {k: v for k, v in about.items() if k in ("time", "interval")}
+            when: dict[str, Any] = {
+                k: v for k, v in about.items() if k in ("time", "interval", "end")
+            }
             return [
                 *(result_line(one, self.aggregation, about, fine=self._fine) for one in shown),
                 *([left_out_line(left_out, when)] if left_out.keys else []),
@@ -216,6 +216,8 @@ class AggregateJob:
         if self.aggregate.interval is not None:
             about["time"] = time.monotonic_ns()
             about["interval"] = self.aggregate.interval
+            if self.aggregate.align:
+                about["end"] = self.schedule.end
         if self.options.output.realtime:
             about["timestamp"] = iso_time(time.time())
         if self.aggregation.pair is not None:

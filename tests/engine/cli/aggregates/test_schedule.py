@@ -1,0 +1,52 @@
+"""The moments at which aggregates are read."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from usdt.engine.cli.aggregates.schedule import Schedule
+
+
+@pytest.mark.parametrize("pause", [0.02, 0.01, 0.03])
+def test_aligned_moments_are_multiples_since_1970(pause: float) -> None:
+    schedule = Schedule(pause, aligned=True)
+    step = round(pause * 1e9)
+    ends = []
+    while len(ends) < 3:
+        time.sleep(max(0.0, schedule.left()))
+        if schedule.take():
+            ends.append(schedule.end)
+            assert schedule.end <= time.time_ns()
+    assert not [end for end in ends if end % step]
+    assert ends == sorted(set(ends))
+
+
+def test_missed_moments_are_skipped() -> None:
+    schedule = Schedule(0.01, aligned=True)
+    time.sleep(0.05)
+    assert schedule.take()
+    assert time.time_ns() - schedule.end < 1_000_000_000
+    assert schedule.left() <= 0.01
+
+
+def test_a_run_that_ends_early_names_the_moment_to_come() -> None:
+    schedule = Schedule(3600, aligned=True)
+    assert not schedule.take()
+    schedule.stop()
+    assert schedule.end % 3_600_000_000_000 == 0
+    assert 0 < schedule.end - time.time_ns() <= 3_600_000_000_000
+
+
+def test_other_moments_begin_now() -> None:
+    schedule = Schedule(3600)
+    assert 3599 < schedule.left() <= 3600
+    assert not schedule.take()
+
+
+def test_without_a_pause_there_is_no_moment() -> None:
+    schedule = Schedule(math.inf)
+    assert schedule.left() == math.inf
+    assert not schedule.take()
