@@ -144,8 +144,9 @@ def test_the_largest_alone(threads: Fixture) -> None:
         threads.fire()
         tool.process.send_signal(signal.SIGINT)
         tool.finish()
-    (line,) = tool.records
+    line, left_out = tool.records
     assert line == {"probe": "threads:hit", "count": 800}
+    assert left_out["left_out"] == {"keys": 1, "count": 100, "largest": 100}
     assert tool.closing == (900, 0)
 
 

@@ -303,7 +303,7 @@ def test_from_pipe_to_pipe(args: Fixture) -> None:
         )
         recorder.communicate(timeout=_TIMEOUT)
     assert recorder.returncode == 0
-    assert len(done.stdout.splitlines()) == 3
+    assert len(read_events(done.stdout)) == 3
     assert done.stderr == "3 events, 0 lost\n"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from patience import patient
 from span_programs import THROWS, measured, span_program
-from streams import read_events
+from streams import is_about, read_events
 from symbol_programs import compiled, running
 from tracing_tools import USDT, one_error, run_usdt
 
@@ -240,6 +240,7 @@ def test_open_spans_are_shown_when_asked(program: Path) -> None:
     words = [USDT, "spans", "--json", "--open", "-c", f"{program} hang 3", _BEGIN, _END]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tool:
         assert tool.stdout is not None
+        assert is_about(tool.stdout.readline())
         assert tool.stdout.readline() == "ready\n"
         tool.send_signal(signal.SIGUSR1)
         first = [json.loads(tool.stdout.readline()) for _ in range(3)]
@@ -258,7 +259,7 @@ def test_open_spans_are_shown_after_each_interval(program: Path) -> None:
         [USDT, "spans", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as tool:
         assert tool.stdout is not None
-        lines = [line for line in (tool.stdout.readline() for _ in range(7)) if "age" in line]
+        lines = [line for line in (tool.stdout.readline() for _ in range(8)) if "age" in line]
         tool.send_signal(signal.SIGINT)
         tool.communicate(timeout=patient(30))
     found = [json.loads(line) for line in lines]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fixtures import TESTBINS
 from skips import need_program, requires_root
+from streams import read_events
 from symbol_programs import compiled
 from tracing_tools import KPROBE, run_usdt, tracing
 
@@ -162,12 +163,12 @@ def test_first_frames_in_a_recording(chain: Path, tmp_path: Path) -> None:
 def test_the_first_frames_of_a_kernel_stack_are_not_the_tracers() -> None:
     words = "trace", "--json", "-n", "1", "-c", "/bin/true", "syscall:openat(kstack(2), kstack)"
     done = subprocess.run([KPROBE, *words], capture_output=True, text=True, check=True)
-    (event,) = [json.loads(line) for line in done.stdout.splitlines()]
+    (event,) = read_events(done.stdout)
     whole = event["args"]["kstack"]
     assert event["args"]["kstack(2)"] == whole[:2]
     words = "count", "--json", "--by", "kstack(1)", "-c", "/bin/true", "syscall:openat"
     done = subprocess.run([KPROBE, *words], capture_output=True, text=True, check=True)
-    (row,) = [json.loads(line) for line in done.stdout.splitlines()]
+    (row,) = read_events(done.stdout)
     assert symbols_of(row["key"]["kstack(1)"]) == symbols_of(whole)[:1]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from function_programs import calls
 from skips import need_program
+from streams import read_events
 from tracing_tools import KPROBE, run_usdt
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def starter(tmp_path: Path) -> str:
 
 
 def shown(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    return read_events(line for line in text.splitlines() if line.startswith("{"))
 
 
 def test_the_parent_is_the_process_whose_thread_forked(program: Path, starter: str) -> None:

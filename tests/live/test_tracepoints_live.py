@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kernelprobes import events_of, kprobe, program, results, tracing_kernel
 from skips import need_program
+from streams import read_events
 from tracing_tools import KPROBE, USDT, Tool
 
 from kprobe.tracepoints import catalog, raw
@@ -343,7 +344,7 @@ def test_others_who_count_the_event_go_on_and_count_the_same() -> None:
         f"location == {_place()}",
     ]
     done = subprocess.run([*words, "--", *count], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.splitlines()[0])["count"] == 7
+    assert read_events(done.stdout)[0]["count"] == 7
     (line,) = (line for line in done.stderr.splitlines() if "kfree_skb" in line)
     assert int(line.split(",")[0]) == 7
 
