@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import as_user
 import pytest
 from fixtures import Fixture, build, start
-from tracing_tools import KPROBE, Tool, one_error, run_usdt
+from tracing_tools import KPROBE, Tool, one_error, run_usdt, until
 
 from usdt.bpf import features
 from usdt.bpf.capabilities import uprobe_event_hint
@@ -85,10 +85,10 @@ def test_a_process_of_another_user(target: Fixture, option: tuple[str, ...]) -> 
 
 def test_all_processes(target: Fixture) -> None:
     before = as_user.words(*{*for_uprobes(), *OTHERS})
-    with Tool("trace", "--json", "-n", "1", "-a", "args:*", before=before) as tool:
+    with Tool("trace", "--json", "-a", "args:*", before=before) as tool:
         tool.wait_tracing()
         target.send("fire")
-        tool.wait_end()
+        until(lambda: target.pid in {one.get("pid") for one in tool.events}, "a hit of it")
 
 
 def test_a_recording(tmp_path: Path) -> None:

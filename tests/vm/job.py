@@ -28,7 +28,7 @@ __all__ = ("ROOT", "job")
 ROOT = Path(__file__).resolve().parents[2]
 
 _HERE = Path(__file__).parent
-_FOLDERS = ("kprobe", "usdt", "tests", "examples", "docs")
+_FOLDERS = ("kprobe", "usdt", "tests", "examples", "docs", "contrib")
 _FILES = ("pyproject.toml", "README.md")
 _BUILT = "testbins/out"
 _NATIVE = "amd64"  # whose programs are there and not in testbins/cross/

@@ -13,6 +13,7 @@ __all__ = (
 
 # Numbers of <linux/capability.h>.
 CAPABILITIES = {
+    "CAP_CHOWN": 0,
     "CAP_DAC_OVERRIDE": 1,
     "CAP_DAC_READ_SEARCH": 2,
     "CAP_KILL": 5,

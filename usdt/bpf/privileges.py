@@ -14,13 +14,22 @@ from usdt.bpf._syscall import (
     forbid_new_privileges,
     limit_bounding_set,
 )
+from usdt.bpf._uapi import MapType
 from usdt.bpf.capabilities import CAPABILITIES, capability_set, missing_capabilities
 from usdt.bpf.link import probe_pmu, takes_uprobe_events
+from usdt.bpf.maps import MapSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ("Privilege", "drop_capabilities", "kernel_settings", "privileges", "set_aside")
+__all__ = (
+    "Privilege",
+    "drop_capabilities",
+    "fd_commands_need_bpf",
+    "kernel_settings",
+    "privileges",
+    "set_aside",
+)
 
 _PROGRAMS = ("CAP_BPF", "CAP_PERFMON")
 _SETTINGS = {
@@ -121,17 +130,34 @@ def set_aside(*names: str) -> Iterator[None]:
         capset(effective, permitted, inheritable)
 
 
-def drop_capabilities(keep: frozenset[str]) -> None:
+def fd_commands_need_bpf() -> bool:
+    """Return whether maps and links that are open already need CAP_BPF, by trying it.
+
+    Before Linux 5.19 (commit c8644cd0efe7) they do, if kernel.unprivileged_bpf_disabled is set.
+    """
+    with MapSpec(MapType.ARRAY, 4, 4, 1).create() as table:
+        try:
+            with set_aside("CAP_BPF", "CAP_SYS_ADMIN"):
+                table.get(bytes(4))
+        except SyscallError:
+            return True
+    return False
+
+
+def drop_capabilities(keep: Iterable[str] = ()) -> None:
     """Give up all capabilities but these, for good.
 
     The effective, permitted and bounding sets lose the others; the ambient and inheritable sets
     are emptied; and no program that is executed later gains any (no_new_privs). All of this is of
     the thread: threads that run already keep theirs.
 
+    Args:
+        keep: names; those that this thread may not have are passed over.
+
     Raises:
-        SyscallError: one that shall be kept is not permitted.
+        SyscallError: the kernel refuses.
     """
-    kept = _mask(keep)
+    kept = _mask(keep) & capability_set("CapPrm:")
     forbid_new_privileges()
     clear_ambient_capabilities()
     limit_bounding_set(kept)  # needs CAP_SETPCAP: first

@@ -83,6 +83,13 @@ class Tracer(Closeable):
         return self._targets.ended
 
     @property
+    def searching(self) -> bool:
+        """Whether poll() looks for further files of processes."""
+        # Without probes of files, the files of all processes need not be searched.
+        wanted = bool(self._finders) or self._targets.selected
+        return wanted and self._targets.scan_interval is not None
+
+    @property
     def attach_log(self) -> list[str]:
         """The attach log: attach points and attach methods."""
         notes = [note for finder in self._finders for note in finder.notes]
@@ -117,8 +124,7 @@ class Tracer(Closeable):
             ProbeNotFound: no library with a requested probe was loaded in time.
         """
         interval = self._targets.scan_interval
-        # Without probes of files, the files of all processes need not be searched.
-        if interval is not None and (self._finders or self._targets.selected):
+        if interval is not None and self.searching:
             timeout = min(timeout, interval)
             self._attach_new(self._targets.new_files())
             self._check_missing()

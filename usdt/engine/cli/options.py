@@ -154,7 +154,9 @@ def parse_options(
         progress=_show_progress if sys.stderr.isatty() else None,
         backlog=values.get("backlog", DEFAULT_BACKLOG),
     )
-    run = RunOptions(values["duration"], values["count"], values["verbose"], values["exit_code"])
+    run = RunOptions(
+        values["duration"], values["count"], values["verbose"], values["exit_code"], values["drop"]
+    )
     output = OutputOptions(
         values["output"],
         values.get("as_json", False),
@@ -417,7 +419,7 @@ btf_option = click.option(
 
 
 def attach_options(*, tracefs: bool = False) -> Decorator:
-    """Return a decorator that adds --via, --btf and -v (``verbose``: how often it was given).
+    """Return a decorator that adds --via, --btf, --drop and -v (``verbose``: a number).
 
     Args:
         tracefs: whether the method ``tracefs``, which needs no BPF, is accepted.
@@ -427,6 +429,11 @@ def attach_options(*, tracefs: bool = False) -> Decorator:
         if tracefs
         else method_option(_METHODS),
         btf_option,
+        click.option(
+            "--drop/--no-drop",
+            default=None,
+            help="Once attached, give up capabilities not needed any more; default in services.",
+        ),
         click.option(
             "-v",
             "--verbose",

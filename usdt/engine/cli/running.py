@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ("closing_line", "report_losses", "run_command")
 
+_SERVICE = "SYSTEMD_EXEC_PID"  # systemd names the process that it has started (systemd 248)
 _QUIET_SECONDS = 2.0  # time without a hit after which a run says that children are not traced
 
 
@@ -77,6 +78,7 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
             output.write_header(StreamHeader.here(options.command, probes, options.by))
         results.begin(output)
         attached.release()
+        _drop(options, requests, attached)
         hint = _ChildrenHint(targets, results)
 
         def on_idle() -> None:
@@ -102,6 +104,24 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
 def _output_file(options: CommandOptions) -> OutputFile:
     made = JsonStream if options.output.as_json else OutputFile
     return made(options.output.path, private=options.output.private)
+
+
+def _drop(options: CommandOptions, requests: Sequence[ProbeText], attached: AttachedProbes) -> None:
+    wanted = options.run.drop
+    if wanted is None:
+        wanted = os.environ.get(_SERVICE) == str(os.getpid())
+    if not wanted:
+        return
+    from usdt.engine.run.privileges import keep_needed, needed_later  # noqa: PLC0415 - few runs
+
+    searching = attached.targets.searching
+    later = needed_later(
+        options.targets, options.trace, options.output, requests, searching=searching
+    )
+    said = keep_needed(later)
+    if options.run.verbose:
+        for line in said:
+            say(line)
 
 
 class _ChildrenHint:

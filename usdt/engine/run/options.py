@@ -116,12 +116,14 @@ class RunOptions:
         count: number of events, or of results of aggregating commands; None means no limit.
         verbose: 1 reports attach methods, 2 also the instructions of programs.
         exit_code: whether to exit with the status of the traced command.
+        drop: whether to give up capabilities once everything is attached; None: in services.
     """
 
     duration: float | None = None
     count: int | None = None
     verbose: int = 0
     exit_code: bool = False
+    drop: bool | None = None
 
 
 @frozen

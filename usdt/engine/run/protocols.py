@@ -128,6 +128,10 @@ class TracedTargets(Protocol):
     def attached(self) -> int:
         """The number of attached sites."""
 
+    @property
+    def searching(self) -> bool:
+        """Whether poll() looks for further files of processes, to attach probes in them."""
+
     def add(self, requests: Sequence[ProbeText]) -> None:
         """Attach further probes of files, as :meth:`TargetProvider.trace` does.
 

@@ -20,6 +20,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from usdt.bpf.privileges import drop_capabilities
+
 if TYPE_CHECKING:
     from usdt.bpf.ringbuf import RingBuffer
 
@@ -121,6 +123,7 @@ class RingBufferReader:
 
     def _run(self) -> None:
         try:
+            drop_capabilities()  # it only reads memory; they are each thread's own
             self._empty_until_stopped()
         except BaseException as err:  # noqa: BLE001 - next() raises it in the owner's thread
             self._error = err
