@@ -27,6 +27,7 @@ has() { # has PACKAGE: whether what it provides is here
     gnupg) command -v gpg >/dev/null ;;
     openssh-client) command -v ssh >/dev/null ;;
     openssh-server) any /usr/sbin/sshd ;;
+    runc) any /usr/sbin/runc || command -v runc >/dev/null ;;
     libc6-dev) compiles gcc '#include <stdio.h>' -E -x c ;;
     systemtap-sdt-dev) compiles gcc '#include <sys/sdt.h>' -E -x c ;;
     gcc-multilib) compiles gcc 'int main(void) { return 0; }' -m32 -x c ;;
@@ -50,7 +51,7 @@ has() { # has PACKAGE: whether what it provides is here
     esac
 }
 
-wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server)
+wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc)
 [[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
 # packages.sh vm: what the virtual machines use, and nothing else.
 [[ ${1-} == vm ]] && wanted=(qemu-system-x86 qemu-system-arm qemu-system-ppc qemu-system-misc debian-archive-keyring)
