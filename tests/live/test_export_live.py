@@ -9,6 +9,7 @@ import urllib.error
 from pathlib import Path
 
 import pytest
+from cgroups import cgroup, enter
 from exporting import OPEN, exporting
 from fixtures import build, start
 
@@ -151,3 +152,72 @@ def test_only_two_paths_are_served(threads: Path, tmp_path: Path) -> None:
             one.get(path="/etc/passwd")
         assert caught.value.code == 404
         caught.value.close()
+
+
+def test_a_metric_that_cannot_be_attached_leaves_the_others(threads: Path, tmp_path: Path) -> None:
+    text = (
+        metric("hits", "counter", f"{threads}:threads:hit")
+        + metric("none", "counter", f"{threads}:threads:none")
+        + metric("calls", "counter", "syscall:getppid")
+    )
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        assert "none: not attached, tried again later: " in exporter.tool.wait_error("none: ")
+        with start(threads, "-w", "-t", 8, "-n", 100) as program:
+            program.fire()
+        os.getppid()
+        found = exporter.samples()
+        ups = {dict(labels)["metric"]: v for (n, labels), v in found.items() if n == "usdt_up"}
+        assert ups == {"hits": 1, "none": 0, "calls": 1}
+        assert found["hits_total", frozenset()] == 800
+        assert found["none_total", frozenset()] == 0
+        assert found["calls_total", frozenset()] >= 1
+
+
+def test_several_probes_have_a_label(threads: Path, tmp_path: Path) -> None:
+    text = metric("hits", "counter", f"{threads}:threads:*")
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        with start(threads, "-w", "-t", 8, "-n", 100) as program:
+            program.fire()
+        assert exporter.value("hits_total", probe="threads:hit") == 800
+        assert exporter.value("hits_total", probe="threads:main") == 100
+
+
+def test_text_of_a_traced_process_is_a_label(tmp_path: Path) -> None:
+    strings = shutil.copy(build("default", "strings"), tmp_path / "strings")
+    text = metric("calls", "counter", f"{strings}:strings:two", 'by = { first = "str(arg0)" }')
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        with start(strings, "-w", "-n", 3) as program:
+            program.fire()
+            hits = [hit for hit in program.finish() if hit["probe"] == "strings:two"]
+        found = [v for (name, _), v in exporter.samples().items() if name == "calls_total"]
+        lost = [v for (name, _), v in exporter.samples().items() if name == "usdt_lost_total"]
+        assert sum(found) + sum(lost) == len(hits) > 0
+
+
+def test_a_cgroup_is_a_target(threads: Path, tmp_path: Path) -> None:
+    with (
+        start(threads, "-w", "-t", 8, "-n", 100) as one,
+        start(threads, "-w", "-t", 8, "-n", 100) as other,
+        cgroup() as place,
+    ):
+        one.wait_ready()
+        other.wait_ready()
+        enter(place, one.pid)
+        text = metric("hits", "counter", "threads:hit", f'cgroup = "{place}"')
+        with exporting(tmp_path / "c.toml", text) as exporter:
+            exporter.wait(1, "usdt_up", metric="hits", probe="threads:hit")
+            one.fire()
+            other.fire()
+            assert exporter.value("hits_total") == 800
+
+
+def test_a_program_that_starts_later_is_found_among_all(threads: Path, tmp_path: Path) -> None:
+    text = metric("hits", "counter", "threads:hit", "all = true")
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        with start(threads, "-w", "-t", 8, "-n", 100) as program:
+            program.wait_ready()
+            exporter.wait(1, "usdt_up", metric="hits", probe="threads:hit")
+            program.fire()
+        found = exporter.value("hits_total")
+        assert found is not None
+        assert found >= 800  # other tests may run the same program

@@ -150,7 +150,8 @@ class Standing(Generic[P]):
                 part.look()
                 self.messages += part.attachment.update()
             except TracingError as err:
-                self.messages.append(f"{self._name}: {err}")
+                if not part.attachment.ended:
+                    self.messages.append(f"{self._name}: {err}")
             if part.attachment.ended:
                 self._retire(part)
         if time.monotonic() >= self._next:
@@ -166,8 +167,10 @@ class Standing(Generic[P]):
             if str(err) != self.error:
                 self.error = str(err)
                 self.messages.append(f"{self._name}: not attached, tried again later: {err}")
-            if not self._selected.program:  # which may start at any time
+            chosen = self._selected
+            if not chosen.program:  # which may start at any time
                 self._next = time.monotonic() + self._pause
+            if not (chosen.every or chosen.cgroups):  # in which a program may start
                 self._pause = min(_LONGEST_RETRY, 2 * self._pause)
         else:
             self.error, self._pause = "", _RETRY
