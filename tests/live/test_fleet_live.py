@@ -8,15 +8,27 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fleets import HITS, asked, far_processes, hits_program, tracing_processes
 from processes import running
 from tracing_tools import USDT, until
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 pytestmark = pytest.mark.root
 
 PROBE = "threads:hit"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache of the tests' own: copies of the toolkit stay until they are removed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def test_counts_of_all_machines_are_added() -> None:
