@@ -15,6 +15,7 @@ from usdt.btf.files import KERNEL, BtfFile, build_id_in, read_btf
 __all__ = ("given_file", "kernel_files", "name_file", "read_kernel_btf", "running_build_id")
 
 _NOTES = "/sys/kernel/notes"
+_MODULE_NOTES = "/sys/module/{}/notes/.note.gnu.build-id"
 # As libbpf has them (btf__load_vmlinux_btf), each also compressed.
 _FOLDERS = (
     "/boot/vmlinux-{0}",
@@ -93,10 +94,11 @@ def _is_of_another(file: BtfFile) -> bool:
     return bool(file.build_id and running) and file.build_id != running
 
 
-def running_build_id() -> str:
-    """Return the build ID of the running kernel, in hexadecimal; "" if it is not known."""
+def running_build_id(module: str = "") -> str:
+    """Return the build ID of the running kernel, or of its module; "" if it is not known."""
+    path = _MODULE_NOTES.format(module) if module else _NOTES
     try:
-        with open(_NOTES, "rb") as notes:  # noqa: PTH123 - as in files.py
+        with open(path, "rb") as notes:  # noqa: PTH123 - as in files.py
             return build_id_in(notes.read())
     except OSError:
         return ""

@@ -272,6 +272,22 @@ def test_frames_of_kernels_are_one_by_symbol() -> None:
     assert json.loads(line)["count"] == 2
 
 
+def test_frames_of_one_kernel_build_are_one_and_those_of_others_are_not() -> None:
+    first, same, other = (
+        stack_stream(host, frame(address, symbol, module="[kernel]", build_id=build_id))
+        for host, address, symbol, build_id in (
+            ("a", 1, "vfs_read", "ab"),
+            ("b", 2, "vfs_read", "ab"),
+            ("c", 3, "vfs_read", "cd"),
+        )
+    )
+    lines = json_lines(merged(first, same, other), Choice())
+    assert sorted(json.loads(line)["count"] for line in lines) == [1, 2]
+    assert '"build_id": "ab"' in "".join(lines)
+    another = stack_stream("b", frame(2, "vfs_write", module="[kernel]", build_id="ab"))
+    assert len(json_lines(merged(first, another), Choice())) == 2
+
+
 # ---------------------------------------------------------------- bad input
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from skips import requires_root
 
-from usdt.engine.output.frames import Frame, frame_text
+from usdt.btf.kernel_files import running_build_id
+from usdt.engine.output.frames import Frame, frame_json, frame_text
 from usdt.engine.output.kernel_symbols import KALLSYMS, KernelSymbols
 
 TEXT = b"""\
@@ -108,3 +109,23 @@ def test_functions_of_this_kernel() -> None:
     for name in ("vfs_read", "schedule", "do_exit"):
         address = next(int(row[0], 16) for row in rows if row[1] in "tT" and row[2] == name)
         assert symbols.frame(address + 1).symbol in unique[f"{address:016x}"]
+
+
+def test_build_ids_are_those_of_kernel_and_modules_and_stay_in_recordings() -> None:
+    found = {"": "ab12", "loop": "cd34"}
+    text = b"1000 T first\n2000 t second\t[loop]\n3000 t third\t[bpf]\n"
+    live = KernelSymbols(text, lambda module: found.get(module, ""))
+    for symbols in (live, KernelSymbols.from_bytes(live.to_bytes())):
+        frames = [symbols.frame(address) for address in (0x1001, 0x2001, 0x3001)]
+        assert [frame.build_id for frame in frames] == ["ab12", "cd34", None]
+        assert frame_json(frames[1]).endswith(', "build_id": "cd34"}')
+        assert "build_id" not in frame_json(frames[2])
+
+
+def test_the_running_kernel_has_the_build_id_of_its_notes() -> None:
+    wanted = running_build_id()
+    if not wanted:
+        pytest.skip("needs /sys/kernel/notes with a build ID")
+    frames = (KernelSymbols(b"1000 T first\n", running_build_id).frame(0x1001),)
+    assert frames[0].build_id == wanted
+    assert running_build_id("no such module") == ""

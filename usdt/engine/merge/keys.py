@@ -1,7 +1,8 @@
 """The keys of results: what makes two of them one, and how they are shown.
 
 Numbers and texts are equal by type and value. Frames are equal by build ID and link-time address;
-those of no file, as in kernels, by symbol, offset and module, because addresses differ.
+those of no file by symbol, offset and module, because addresses differ; those of kernels by build
+ID as well.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def _identity(value: Any) -> Hashable:
 
 def _frame_identity(frame: Frame) -> Hashable:
     if frame.symbol and not frame.file_id and not frame.python:
-        return frame.symbol, frame.offset, frame.module, frame.inlined, frame.file, frame.line
+        source = frame.inlined, frame.file, frame.line
+        return frame.symbol, frame.offset, frame.module, frame.kernel_id, *source
     if frame.file_id and (frame.inlined or frame.file):
         return identity(frame), frame.symbol, frame.inlined, frame.file, frame.line
     return identity(frame)
@@ -100,7 +102,8 @@ def _frame(found: Any) -> Frame:
     ]
     address, offset, line, link_address = numbers
     symbol, module, file = texts
+    kernel_id = "" if "link_address" in found else file_id  # it tells files from the kernel
     return Frame(
         *(address, symbol, offset, module, file, line, found.get("inlined") is True),
-        *(file_id, link_address, found.get("python") is True),
+        *("" if kernel_id else file_id, link_address, found.get("python") is True, kernel_id),
     )

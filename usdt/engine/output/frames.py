@@ -36,6 +36,8 @@ class Frame:
         python: whether it is a Python function: ``address`` is that of its code object, ``offset``
             that in its bytecode, and ``inlined`` says that the interpreter called it without a C
             function between it and the next frame.
+        kernel_id: the build ID of the kernel, or of its module, if the address is in it; "" if it
+            is not known.
     """
 
     address: int
@@ -48,10 +50,13 @@ class Frame:
     file_id: str = ""
     link_address: int = 0
     python: bool = False
+    kernel_id: str = ""
 
     @property
     def build_id(self) -> str | None:
-        """The build ID of the file; None if it has none."""
+        """The build ID of the file, or of the kernel or its module; None if it has none."""
+        if self.kernel_id:
+            return self.kernel_id
         return None if ":" in self.file_id else self.file_id or None
 
 
@@ -144,10 +149,10 @@ def _source(file: str, frame: Frame) -> str:
 def frame_json(frame: Frame, *, shared: bool = False) -> str:
     """Return one JSON object: address, symbol (null if none is known), offset, module.
 
-    A frame of a file also has build_id and link_address; if the file has no build ID, build_id is
-    null and file_id is there. With a source line it has file and line (null if there is none), and
-    inlined if the function was inlined. ``shared`` leaves out the address of a frame that processes
-    share.
+    A frame of the kernel also has build_id, if it is known. One of a file has build_id and
+    link_address; if the file has no build ID, build_id is null and file_id is there. With a source
+    line a frame has file and line (null if there is none), and inlined if the function was inlined.
+    ``shared`` leaves out the address of a frame that processes share.
     A Python function has its symbol, file and line, and ``"python": true``.
     """
     if frame.python:
@@ -164,9 +169,11 @@ def frame_json(frame: Frame, *, shared: bool = False) -> str:
 
 
 def _file_json(frame: Frame) -> str:
+    build_id = frame.build_id
+    if frame.kernel_id:
+        return f', "build_id": {quote(frame.kernel_id)}'
     if not frame.file_id:
         return ""
-    build_id = frame.build_id
     known = f'null, "file_id": {quote(frame.file_id)}' if build_id is None else quote(build_id)
     return f', "build_id": {known}, "link_address": {frame.link_address}'
 

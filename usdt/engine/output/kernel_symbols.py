@@ -7,17 +7,21 @@ resolved, and names stay bytes until they are shown.
 from __future__ import annotations
 
 import bisect
+import re
 import zlib
 from typing import TYPE_CHECKING
 
 from usdt.engine.output.frames import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ("KALLSYMS", "KernelSymbols")
 
 KALLSYMS = "/proc/kallsyms"
+_BUILD_ID = b"0 # "  # begins a line of to_bytes() that no reader takes for a symbol
+_HEXADECIMAL = re.compile(rb"[0-9a-f]{2,128}")
+_KERNEL = "[kernel]"
 _NAMED = frozenset(b"tTwWdDbBrRvV")  # types of code and data symbols, as in nm(1)
 # Maximum bytes from a symbol to an address that is still part of it: the file has no sizes, and
 # sections have gaps of megabytes and more between them
@@ -40,14 +44,17 @@ class KernelSymbols:
 
     Args:
         data: the contents of /proc/kallsyms.
+        build_id: returns the build ID of a module, or of the kernel ("").
 
     Attributes:
         notices: warnings that say why there are no symbols.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, build_id: Callable[[str], str] | None = None) -> None:
         self.notices: list[str] = []
         self._rows = _symbols(data)
+        self._build_ids = _build_ids(data)
+        self._find_build_id = build_id
         self._starts = [row[0] for row in self._rows]
         if not self._rows:
             self.notices.append(
@@ -58,9 +65,11 @@ class KernelSymbols:
     @classmethod
     def running(cls) -> KernelSymbols:
         """Return the symbols of the running kernel; none if /proc/kallsyms cannot be read."""
+        from usdt.btf.kernel_files import running_build_id  # noqa: PLC0415 - only for stacks
+
         try:
             with open(KALLSYMS, "rb") as file:  # noqa: PTH123 - avoids importing pathlib
-                return cls(file.read())
+                return cls(file.read(), running_build_id)
         except OSError:
             return cls(b"")
 
@@ -91,15 +100,30 @@ class KernelSymbols:
         while found and self._rows[found - 1][0] == start:
             found -= 1
             name = self._rows[found][1]
-        symbol, _, module = name.partition(b"\t")
-        return Frame(
-            address, symbol.decode("utf-8", "replace"), address - start, _module_name(module)
-        )
+        symbol, _, field = name.partition(b"\t")
+        module = _module_name(field)
+        text = symbol.decode("utf-8", "replace")
+        return Frame(address, text, address - start, module, kernel_id=self._build_id(module))
+
+    def _build_id(self, module: str) -> str:
+        found = self._build_ids.get(module)
+        if found is None:
+            found = ""
+            if self._find_build_id is not None:
+                found = self._find_build_id("" if module == _KERNEL else module.strip("[]"))
+            self._build_ids[module] = found
+        return found
 
     def to_bytes(self) -> bytes:
         """Return all symbols, compressed, for a recording; :meth:`from_bytes` reads them."""
-        lines = b"\n".join(b"%x T %s" % row for row in self._rows)
-        return zlib.compress(lines, 1)
+        lines = [b"%x T %s" % row for row in self._rows]
+        modules = sorted({_module_name(name.partition(b"\t")[2]) for _, name in self._rows})
+        lines += [
+            _BUILD_ID + f"{build_id}\t{module}".encode()
+            for module in modules
+            if (build_id := self._build_id(module))
+        ]
+        return zlib.compress(b"\n".join(lines), 1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KernelSymbols:
@@ -130,7 +154,18 @@ def _frames_of_program(frames: list[Frame]) -> int:
 
 
 def _module_name(field: bytes) -> str:
-    return field.decode("utf-8", "replace").strip() or "[kernel]"
+    return field.decode("utf-8", "replace").strip() or _KERNEL
+
+
+def _build_ids(data: bytes) -> dict[str, str]:
+    # Returns the build IDs by module that to_bytes() has put behind the symbols.
+    found: dict[str, str] = {}
+    at = data.find(b"\n" + _BUILD_ID)
+    for line in data[at + 1 :].split(b"\n", _MAX_LINES) if at >= 0 else ():
+        build_id, _, module = line.removeprefix(_BUILD_ID).partition(b"\t")
+        if line.startswith(_BUILD_ID) and _HEXADECIMAL.fullmatch(build_id):
+            found[_module_name(module)] = build_id.decode()
+    return found
 
 
 def _symbols(data: bytes) -> list[tuple[int, bytes]]:
