@@ -11,7 +11,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 from exporting import Exporter
 from fixtures import build, start
 from skips import need_program
@@ -81,6 +80,7 @@ def test_the_exporter_works_with_the_capabilities_of_the_unit(tmp_path: Path) ->
 
 
 def test_the_files_for_kubernetes(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML (pip install)")
     config, daemon = yaml.safe_load_all((CONTRIB / "usdt-export.yaml").read_text())
     (tmp_path / "c.toml").write_text(config["data"]["export.toml"])
     assert load_config(str(tmp_path / "c.toml")).metrics

@@ -12,9 +12,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.json_format import ParseDict
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +69,7 @@ def collecting(*answers: int) -> Iterator[Collector]:
 
 def metrics_of(body: dict[str, Any]) -> dict[str, Any]:
     """The metrics of a request by name, decoded by opentelemetry-proto."""
-    request = ParseDict(body, ExportMetricsServiceRequest())
+    request = _decoded(body, "metrics", "ExportMetricsServiceRequest")
     (resource,) = request.resource_metrics
     return {one.name: one for scope in resource.scope_metrics for one in scope.metrics}
 
@@ -84,7 +82,15 @@ def spans_of(body: dict[str, Any]) -> list[Any]:
             for span in scope["spans"]:
                 for name in ("traceId", "spanId", "parentSpanId"):
                     span[name] = base64.b64encode(bytes.fromhex(span[name])).decode()
-    request = ParseDict(body, ExportTraceServiceRequest())
+    request = _decoded(body, "trace", "ExportTraceServiceRequest")
     for resource in request.resource_spans:
         found += [span for scope in resource.scope_spans for span in scope.spans]
     return found
+
+
+def _decoded(body: dict[str, Any], signal: str, name: str) -> Any:
+    needs = "needs opentelemetry-proto (pip install)"
+    json_format = pytest.importorskip("google.protobuf.json_format", reason=needs)
+    module = f"opentelemetry.proto.collector.{signal}.v1.{signal}_service_pb2"
+    made = getattr(pytest.importorskip(module, reason=needs), name)()
+    return json_format.ParseDict(body, made)

@@ -29,12 +29,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _HERE = Path(__file__).parent
 _FOLDERS = ("kprobe", "usdt", "tests", "examples", "docs", "contrib")
-_FILES = ("pyproject.toml", "README.md")
+_FILES = ("pyproject.toml", "README.md", "LICENSE")
 _BUILT = "testbins/out"
 _NATIVE = "amd64"  # whose programs are there and not in testbins/cross/
 # Pure Python all: what the toolkit needs and what runs its tests.
 _DISTRIBUTIONS = (
-    *("usdt-toolkit", "click", "pyelftools"),
+    *("usdt-toolkit", "click", "pyelftools", "prometheus-client"),
     *("pytest", "iniconfig", "packaging", "pluggy", "pygments"),
 )
 _VENV = "usdt/.venv"
