@@ -85,7 +85,7 @@ def test_events_are_ordered_by_the_time_of_day(tmp_path: Path) -> None:
     assert again[1:] == lines[1:]
     shown, _ = usdt_merge(tmp_path, "a", "b", "--realtime")
     assert len(shown) == 5
-    assert shown[1].split("  ")[1:] == ["web2", "c:1", "p:q", "arg0=2"]
+    assert shown[1].split()[1:] == ["web2", "0", "1", "c", "p:q", "arg0=2"]
 
 
 @pytest.mark.parametrize(

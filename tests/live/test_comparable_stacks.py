@@ -116,8 +116,9 @@ def test_the_largest_and_folded_stacks_count_all_processes(same: Path) -> None:
     command = f"sh -c '{same} 2; {same} 3'"
     words = (*_FOLLOWED, command, "same:hit")
     done = run_usdt("count", "--by", "ustack(1),arg0", "--json", "--top", "1", *words)
-    (one,) = (json.loads(line) for line in done.stdout.splitlines())
+    one, others = (json.loads(line) for line in done.stdout.splitlines())
     assert (one["count"], one["key"]["arg0"]) == (2, 1)
+    assert others["left_out"]["count"] == 3
     done = run_usdt("count", "--folded", *words)
     (line,) = done.stdout.splitlines()
     assert line.startswith("same;")

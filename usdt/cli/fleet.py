@@ -231,7 +231,7 @@ class _Run:
             # Its name comes first, whatever the machine calls itself.
             self.output.write([json.dumps({"host": "", **found} | {"host": host}) + "\n"])
         elif "probe" in found and "lost" not in found:
-            from usdt.engine.output.event_text import event_line  # noqa: PLC0415 - only for text
+            from usdt.fleet.event_text import event_line  # noqa: PLC0415 - only for text
 
             self.output.write([f"{host:<{self.width}}  {event_line(found)}\n"])
 

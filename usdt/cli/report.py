@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import fnmatch
+import itertools
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdt.base.frozen import replace
 from usdt.engine.cli.options import frame_options, realtime_option, symbol_options
 
 if TYPE_CHECKING:
-    from usdt.engine.cli.report import ReportFormat
+    from collections.abc import Callable
+
+    from usdt.engine.cli.report import ReportFormat, ReportOptions
     from usdt.engine.run.options import SymbolOptions
     from usdt.symbolize import Symbolizer
 
@@ -18,11 +24,13 @@ __all__ = ("report",)
 # \b keeps click from filling the paragraph below it.
 _HELP = """Decode FILE, which usdt record wrote; - is standard input.
 
-With PATTERN (provider:name, with * and ?), show only probes that match.
+With PATTERN (provider:name, with * and ?), show only probes that match. Events of several
+recordings are shown in the order of their time of day, as usdt merge shows them.
 
 \b
 usdt report queries.usdt
 usdt report queries.usdt --json 'postgresql:query__start'
+usdt report web1.usdt web2.usdt
 usdt report queries.usdt --chrome -o queries.json     # for ui.perfetto.dev
 """
 
@@ -49,7 +57,7 @@ def _format_options(function: Any) -> Any:
 
 @click.command("report", help=_HELP)
 @click.argument("file")
-@click.argument("patterns", metavar="[PATTERN...]", nargs=-1)
+@click.argument("patterns", metavar="[FILE...] [PATTERN...]", nargs=-1)
 @_format_options
 @click.option(
     "--span",
@@ -88,7 +96,38 @@ def report(file: str, **values: Any) -> int:
         values["realtime"],
     )
     symbols = symbol_options(values)
+    others = [*itertools.takewhile(_is_file, options.patterns)]
+    if others:
+        patterns = options.patterns[len(others) :]
+        options = replace(options, patterns=patterns)
+        return _report_several([file, *others], options, lambda: _symbolizer(symbols))
     return run_report(file, options, lambda: _symbolizer(symbols))
+
+
+def _is_file(word: str) -> bool:
+    # A pattern names a probe: it has a colon, or it is "*".
+    return word == "-" or os.path.lexists(word) or {*":*?["}.isdisjoint(word)
+
+
+def _report_several(
+    files: list[str], options: ReportOptions, symbols: Callable[[], Symbolizer]
+) -> int:
+    if options.format not in ("text", "json"):
+        raise click.UsageError(f"--{options.format} takes one recording")
+    from usdt.engine.cli.merge import MergeOptions, run_merge  # noqa: PLC0415 - not for --help
+    from usdt.engine.merge.output import Choice  # noqa: PLC0415 - not for --help
+
+    def wanted(probe: str) -> bool:
+        return any(fnmatch.fnmatchcase(probe, pattern) for pattern in options.patterns)
+
+    merge = MergeOptions(
+        Choice(realtime=options.realtime),
+        as_json=options.format == "json",
+        output=options.output,
+        wanted=wanted if options.patterns else None,
+        lines=options.lines,
+    )
+    return run_merge(files, merge, symbols)
 
 
 def _symbolizer(options: SymbolOptions) -> Symbolizer:

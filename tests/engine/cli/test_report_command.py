@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from planning import plan
-from recordings import CASES, frames, make, many, read, record, text
+from recordings import CASES, frames, header, hit, make, many, read, record, text
 from streams import read_events, without_header
 from tracing_tools import USDT, one_error, run_usdt
 
+from usdt.engine.output.stream_header import Clock
 from usdt.engine.runtime.session import Lost
 
 if TYPE_CHECKING:
@@ -297,3 +298,21 @@ def test_a_pipe_is_read_to_its_end(place: Path) -> None:
             timeout=100,
         )
     assert len(done.stdout.splitlines()) == 12, done.stderr
+
+
+def test_events_of_several_recordings_are_in_the_order_of_the_day(tmp_path: Path) -> None:
+    late = header(host="late", clock=Clock(1_000_000_000, 1_500_000_003))
+    here, there = tmp_path / "here", tmp_path / "there"
+    data = [b"".join(hit(1, time) for time in (10, 12, 14))]
+    here.write_bytes(make(CASES, data, lost=[Lost("p:one", 3, 0)]))
+    there.write_bytes(make(CASES, data, about=late))
+    done = run_usdt("report", here, there, "--json")
+    _, *events, lost = map(json.loads, done.stdout.splitlines())
+    assert [(one["host"], one["time"] - 500_000_000) for one in events] == [
+        *[("here", 10), ("here", 12), ("late", 13), ("here", 14), ("late", 15), ("late", 17)]
+    ]
+    assert lost == {"lost": 3, "unreadable": 0, "probe": "p:one"}
+    done = run_usdt("report", here, there, "q:*")
+    assert done.stdout == ""
+    assert done.stderr.endswith("0 events of 2 streams from 2 hosts, begun within 3 ns, 3 lost\n")
+    assert "takes one recording" in run_usdt("report", here, there, "--csv").stderr

@@ -11,7 +11,8 @@ from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.engine.cli.click_group import say
-from usdt.engine.merge.events import EventText, event_json, in_order, is_event, recorded, traced
+from usdt.engine.merge.event_text import EventText
+from usdt.engine.merge.events import event_json, in_order, is_event, recorded, traced
 from usdt.engine.merge.merge import MAX_KEYS, Merge, decoded
 from usdt.engine.merge.numbers import BadResultError
 from usdt.engine.merge.output import (
@@ -23,6 +24,7 @@ from usdt.engine.merge.output import (
     text_lines,
 )
 from usdt.engine.merge.streams import Stream
+from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.output_file import OutputFile
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class MergeOptions:
         output: a file; None is standard output.
         max_keys: the most keys that are kept.
         wanted: whether the events of a probe are shown; None shows all.
+        lines: whether user stacks of recordings have source lines.
     """
 
     choice: Choice = Choice()
@@ -59,6 +62,7 @@ class MergeOptions:
     output: str | None = None
     max_keys: int = MAX_KEYS
     wanted: Callable[[str], bool] | None = None
+    lines: bool = False
 
 
 def run_merge(paths: Sequence[str], options: MergeOptions, symbols: Callable[[], Snapshots]) -> int:
@@ -117,12 +121,13 @@ class _Run:
     def _begin(self, stream: Stream, source: Source) -> bool:
         # Reads the header, and the results; returns whether the events of the stream follow.
         if stream.recording:
-            self._follow(recorded(stream, self.merge, source, self.symbols))
+            lines = self.options.lines
+            self._follow(recorded(stream, self.merge, source, self.symbols, lines=lines))
             return True
-        lines = stream.lines(source)
-        for line in lines:
+        found = stream.lines(source)
+        for line in found:
             if source.header is None and _announces_events(line):
-                self._follow(traced(chain([line], lines), self.merge, source))
+                self._follow(traced(chain([line], found), self.merge, source))
                 return True
             self.merge.add(line, source)
         if not source.line:
@@ -153,16 +158,15 @@ class _Run:
 
     def _write_events(self) -> None:
         realtime = self.options.choice.realtime
-        text = EventText(realtime=realtime)
+        width = max((len(escape(host)) for host in self.merge.hosts), default=0)
+        text = EventText(width, realtime=realtime)
         batch: list[str] = []
         for event in in_order(self.events):
             if self.options.wanted is not None and not self.options.wanted(event[2]["probe"]):
                 continue
             self.shown += 1
-            made = (
-                event_json(event, realtime=realtime) if self.options.as_json else text.line(event)
-            )
-            batch.append(made)
+            as_json = self.options.as_json
+            batch.append(event_json(event, realtime=realtime) if as_json else text.lines(*event))
             if len(batch) >= _BATCH:
                 self.output.write(batch)
                 batch.clear()

@@ -6,5 +6,5 @@ numbers    the numbers of a result: JSON → sums → a value
 keys       the keys of results: JSON → identity → text
 output     merged results → text and JSON, by the formatters of live commands
 streams    files and pipes → bounded lines
-events     events of several streams, in the order of CLOCK_REALTIME
+events     events of several streams, in the order of CLOCK_REALTIME; event_text: as text
 """

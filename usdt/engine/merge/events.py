@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from usdt.engine.merge.merge import decoded
 from usdt.engine.merge.numbers import BadResultError, integer
 from usdt.engine.merge.source import SCHEMA
-from usdt.engine.output.event_text import event_line
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.recording.blocks import RecordingError
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from usdt.engine.merge.streams import Stream
     from usdt.engine.recording.processes import Snapshots
 
-__all__ = ("Event", "EventText", "event_json", "in_order", "is_event", "recorded", "traced")
+__all__ = ("Event", "event_json", "in_order", "is_event", "recorded", "traced")
 
 #: When it happened (CLOCK_REALTIME, nanoseconds), its machine, and its object.
 Event = tuple[int, str, dict[str, Any]]
@@ -69,16 +68,31 @@ def _event(found: dict[str, Any], source: Source) -> Event:
 
 
 def recorded(
-    stream: Stream, merge: Merge, source: Source, symbols: Callable[[], Snapshots]
+    stream: Stream,
+    merge: Merge,
+    source: Source,
+    symbols: Callable[[], Snapshots],
+    *,
+    lines: bool = False,
 ) -> Iterator[Event]:
-    """Yield the events of a recording up to its end, or to what is damaged, which is noted."""
+    """Yield the events of a recording up to its end, or to what is damaged, which is noted.
+
+    Args:
+        stream: the recording.
+        merge: takes its header and its losses.
+        source: where problems are noted.
+        symbols: makes the symbolizer, if stacks were recorded.
+        lines: whether user stacks have source lines.
+    """
     try:
         with Reader(stream.file, stream.name) as reader:
             if reader.header is None:
                 source.problem("the recording ends within its header")
                 return
             merge.add_object(_header(reader), source)
-            with RecordedStacks(symbols, reader.header.byteorder, reader.header.machine) as stacks:
+            with RecordedStacks(
+                symbols, reader.header.byteorder, reader.header.machine, lines=lines
+            ) as stacks:
                 for batch in reader.replay(JsonFormatter(stacks), None, stacks):
                     for line in batch:
                         source.line += 1
@@ -120,20 +134,3 @@ def event_json(event: Event, *, realtime: bool) -> str:
     if realtime:
         about["timestamp"] = WallClock(0).iso(time)
     return json.dumps(about) + "\n"
-
-
-class EventText:
-    """A formatter of events as text, with their machine.
-
-    Args:
-        realtime: whether to show dates.
-    """
-
-    def __init__(self, *, realtime: bool) -> None:
-        clock = WallClock(0)
-        self._when = clock.iso if realtime else clock.time_of_day
-
-    def line(self, event: Event) -> str:
-        """Return the line of an event."""
-        time, host, found = event
-        return event_line({**found, "timestamp": self._when(time)}, host) + "\n"

@@ -19,6 +19,7 @@ _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _LARGEST = 1 << 200  # a sum of 2^64 values of 64 bits is far smaller
 _FINEST = 16  # resolution
 _LONGEST_INTERVAL = 86400  # seconds
+_NOTHING: dict[int, int] = {}  # buckets before the first hit; it is never changed
 
 
 class BadResultError(ValueError):
@@ -169,8 +170,8 @@ class Sums:
         self.count = self.sum = self.unplaced = 0
         self.min: int | None = None
         self.max: int | None = None
-        self.buckets: dict[int, int] = {}
-        self.spread: dict[int, int] = {}
+        self.buckets: dict[int, int] = _NOTHING
+        self.spread: dict[int, int] = _NOTHING
 
     def add(self, found: dict[str, Any], shape: Shape) -> None:
         """Add the numbers of a result; nothing is added if one is invalid.
@@ -191,8 +192,10 @@ class Sums:
         self.count += count
         self.sum += total
         self.unplaced += unplaced
-        _grow(self.buckets, buckets)
-        _grow(self.spread, spread)
+        if buckets:
+            self.buckets = _grown(self.buckets, buckets)
+        if spread:
+            self.spread = _grown(self.spread, spread)
 
     def value(self, shape: Shape) -> Value:
         """Return the sums as a value."""
@@ -217,9 +220,12 @@ def _extreme(
     return None if known is None or more is None else of(known, more)
 
 
-def _grow(known: dict[int, int], more: dict[int, int] | None) -> None:
-    for bucket, hits in (more or {}).items():
+def _grown(known: dict[int, int], more: dict[int, int]) -> dict[int, int]:
+    if not known:
+        return more
+    for bucket, hits in more.items():
         known[bucket] = known.get(bucket, 0) + hits
+    return known
 
 
 def _statistics(found: dict[str, Any], count: int) -> tuple[int, int | None, int | None]:

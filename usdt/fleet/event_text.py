@@ -10,11 +10,11 @@ from usdt.base.text import printable
 __all__ = ("event_line",)
 
 
-def event_line(found: dict[str, Any], host: str = "") -> str:
-    """Return an event on one line: when, on which host, who, the probe and its items."""
+def event_line(found: dict[str, Any]) -> str:
+    """Return an event on one line: when, who, the probe and its items."""
     when = found.get("timestamp") or found.get("realtime") or ""
     who = f"{found.get('comm', '?')}:{found.get('pid', '?')}"
-    parts = [str(when), host, who, str(found["probe"])]
+    parts = [str(when), who, str(found["probe"])]
     if "duration" in found:
         parts.append(f"{found['duration']} ns")
     for name in ("args", "end_args"):
