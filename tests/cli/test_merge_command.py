@@ -53,7 +53,9 @@ def test_the_examples_of_the_page_are_what_is_printed(tmp_path: Path) -> None:
 
 def header(host: str, offset: int, command: str = "trace") -> dict[str, Any]:
     clock = {"monotonic": 100, "realtime": 100 + offset, "error": 1}
-    return {"usdt": 1, "host": host, "command": command, "probes": ["p:q"], "clock": clock}
+    about = {"usdt": 1, "host": host, "boot_id": host, "machine_id": None, "kernel": "6.18"}
+    about |= {"machine": "x86_64", "cpus": 2, "version": "0.1.0", "command": command}
+    return about | {"probes": ["p:q"], "clock": clock}
 
 
 def event(time: int, argument: int = 1) -> dict[str, Any]:

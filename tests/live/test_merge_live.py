@@ -13,6 +13,7 @@ from usdt.engine.aggregate.output.json import result_line
 from usdt.engine.aggregate.results import Part, Result
 from usdt.engine.aggregate.spec import Aggregation, Log2
 from usdt.engine.aggregate.values import Value
+from usdt.engine.output.streams.header import StreamHeader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def python(folder: Path) -> str:
 def aggregated(events: Sequence[dict[str, Any]], path: Path) -> Path:
     """Write the stream of a machine that has seen these events: a histogram of arg0 by pid."""
     aggregation = Aggregation(stats=True, buckets=Log2(), resolution=5)
-    lines = ['{"usdt": 1, "host": "part", "clock": {"monotonic": 0, "realtime": 0}}\n']
+    lines = [StreamHeader.here("hist", [_PROBE], ["comm"]).line()]
     for pid in {event["pid"] for event in events}:
         values = [event["args"]["arg0"] for event in events if event["pid"] == pid]
         counts = [0] * 66

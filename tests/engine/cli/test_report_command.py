@@ -6,6 +6,7 @@ import json
 import os
 import struct
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,9 @@ from recordings import CASES, frames, header, hit, make, many, read, record, tex
 from streams import read_events, without_header
 from tracing_tools import USDT, one_error, run_usdt
 
-from usdt.engine.output.stream_header import Clock
+from usdt.base.frozen import replace
+from usdt.engine.output.streams.header import Clock
+from usdt.engine.recording.description import Header
 from usdt.engine.runtime.session import Lost
 
 if TYPE_CHECKING:
@@ -301,13 +304,17 @@ def test_a_pipe_is_read_to_its_end(place: Path) -> None:
 
 
 def test_events_of_several_recordings_are_in_the_order_of_the_day(tmp_path: Path) -> None:
-    late = header(host="late", clock=Clock(1_000_000_000, 1_500_000_003))
+    stream = header().stream
+    assert stream is not None
+    clock = Clock(1_000_000_000, 1_500_000_003)
+    about = replace(stream, host="late", boot_id="other", clock=clock)
+    late = Header.of(about, sys.byteorder, "Linux", "tool", ())
     here, there = tmp_path / "here", tmp_path / "there"
     data = [b"".join(hit(1, time) for time in (10, 12, 14))]
     here.write_bytes(make(CASES, data, lost=[Lost("p:one", 3, 0)]))
     there.write_bytes(make(CASES, data, about=late))
     done = run_usdt("report", here, there, "--json")
-    _, *events, lost = map(json.loads, done.stdout.splitlines())
+    *events, lost = map(json.loads, done.stdout.splitlines())
     assert [(one["host"], one["time"] - 500_000_000) for one in events] == [
         *[("here", 10), ("here", 12), ("late", 13), ("here", 14), ("late", 15), ("late", 17)]
     ]

@@ -319,7 +319,7 @@ def total(merge: Merge) -> int:
         ('{"probe": "p:q", "key": {"arg0": 1}, "count": 1.5}', "an integer expected: skipped"),
         ('{"probe": 7, "count": 1}', "probe, request: texts expected: skipped"),
         ('{"probe": "p:q", "key": [1], "count": 1}', "a damaged object (AttributeError): skipped"),
-        ('{"usdt": 1, "host": 7}', "host: a name expected: skipped"),
+        ('{"usdt": 1, "host": 7}', "'host': str expected, found int: skipped"),
         (
             '{"probe": "p:q", "key": {"ustack": [{"symbol": 7}]}, "count": 1}',
             "a frame of a stack has a name that is no text: skipped",

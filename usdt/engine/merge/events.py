@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.engine.merge.merge import decoded
 from usdt.engine.merge.numbers import BadResultError, integer
-from usdt.engine.merge.source import SCHEMA
 from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.streams.header import StreamHeader
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.recording.blocks import RecordingError
 from usdt.engine.recording.processes import RecordedStacks
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from usdt.engine.merge.merge import Merge
     from usdt.engine.merge.source import Source
     from usdt.engine.merge.streams import Stream
+    from usdt.engine.recording.description import Header
     from usdt.engine.recording.processes import Snapshots
 
 __all__ = ("Event", "event_json", "in_order", "is_event", "recorded", "traced")
@@ -89,7 +90,7 @@ def recorded(
             if reader.header is None:
                 source.problem("the recording ends within its header")
                 return
-            merge.add_object(_header(reader), source)
+            merge.add_object(_header(reader.header), source)
             with RecordedStacks(
                 symbols, reader.header.byteorder, reader.header.machine, lines=lines
             ) as stacks:
@@ -102,18 +103,13 @@ def recorded(
         source.problem(err)
 
 
-def _header(reader: Reader) -> dict[str, Any]:
-    # The header of a recording as that of a stream.
-    header = reader.header
-    if header is None:
-        raise RecordingError("no header")
-    return {
-        "usdt": SCHEMA,
-        "host": header.host,
-        "command": "record",
-        "probes": [*header.probes],
-        "clock": header.clock.to_json(),
-    }
+def _header(header: Header) -> dict[str, Any]:
+    # The header of a recording as that of a stream; those of version 1 hold less.
+    stream = header.stream or StreamHeader(
+        *(header.host, "", None, header.kernel, header.machine, 0),
+        *(header.tool, "record", header.probes, None, header.clock),
+    )
+    return stream.to_json()
 
 
 def _close(reader: Reader, merge: Merge, source: Source) -> None:

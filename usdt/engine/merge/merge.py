@@ -12,6 +12,7 @@ from usdt.engine.aggregate.session import UnpairedCounts
 from usdt.engine.merge.keys import key_identity, part_of, preferred
 from usdt.engine.merge.numbers import BadResultError, Sums, integer, raw_shape, shape_of, text
 from usdt.engine.merge.source import Source
+from usdt.engine.output.streams.header import HeaderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -188,7 +189,7 @@ class Merge:
         """
         try:
             self._add(found, source)
-        except BadResultError as err:
+        except (BadResultError, HeaderError) as err:
             source.problem(f"{err}: skipped")
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as err:
             source.problem(f"a damaged object ({type(err).__name__}): skipped")
@@ -214,25 +215,22 @@ class Merge:
     # ------------------------------------------------------------ headers
 
     def _header(self, found: dict[str, Any], source: Source) -> None:
-        if not source.take_header(found) or source.clock is None:
+        header = source.take_header(found)
+        if header is None:
             return
-        begin = source.clock.realtime
-        if source.clock.monotonic:  # the times of a merged stream are those of CLOCK_REALTIME
-            first, last = self.begins or (begin, begin)
-            self.begins = min(first, begin), max(last, begin)
-        self.clock_error = max(self.clock_error, source.clock.error)
+        clock = header.clock
+        if clock.monotonic:  # the times of a merged stream are those of CLOCK_REALTIME
+            first, last = self.begins or (clock.realtime, clock.realtime)
+            self.begins = min(first, clock.realtime), max(last, clock.realtime)
+        self.clock_error = max(self.clock_error, clock.error)
         for host in found.get("hosts") or [source.host]:
             self.hosts[str(host)] = None
-        for probe in found.get("probes", []):
-            self.probes[probe] = None
-        self.commands[str(found.get("command", ""))] = None
-        self.by.update(dict.fromkeys(found.get("by") or []))
-        what = (
-            *(found.get("command"), json.dumps(found.get("probes"))),
-            json.dumps(found.get("by")),
-        )
-        run = (found.get("boot_id"), source.clock.monotonic, *what)
-        known = self._runs.setdefault(run, source.name) if source.clock.monotonic else source.name
+        self.probes.update(dict.fromkeys(header.probes))
+        self.commands[header.command] = None
+        self.by.update(dict.fromkeys(header.by or ()))
+        what = header.command, header.probes, header.by
+        run = (header.boot_id, clock.monotonic, *what)
+        known = self._runs.setdefault(run, source.name) if clock.monotonic else source.name
         if known != source.name:
             source.problem(f"the same stream as {known}: its results are counted twice")
         if what not in self._described:

@@ -12,8 +12,8 @@ from usdt.engine.aggregate.output.heatmap import Heatmap
 from usdt.engine.aggregate.output.json import left_out_line, missed_line, pairs_line, result_line
 from usdt.engine.aggregate.output.text import duration, folded_lines, histograms, table
 from usdt.engine.aggregate.results import LeftOut, order_by, top_of
-from usdt.engine.merge.source import SCHEMA
 from usdt.engine.output.formatters.formatter import escape
+from usdt.engine.output.streams.header import Clock, StreamHeader
 from usdt.engine.output.wall_clock import WallClock, time_of_day
 from usdt.engine.runtime.session import Lost
 
@@ -126,23 +126,21 @@ def header_line(merge: Merge) -> str:
     """Return the header of a merged stream: its times are those of CLOCK_REALTIME."""
     hosts = [*merge.hosts]
     by = [*merge.by]
-    header = {
-        "usdt": SCHEMA,
-        "host": hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts",
-        "boot_id": "",
-        "machine_id": None,
-        "kernel": "",
-        "machine": "",
-        "cpus": 0,
-        "version": VERSION,
-        "command": next(iter(merge.commands), "") if len(merge.commands) == 1 else "merge",
-        "probes": [*merge.probes],
-        **({"by": by} if by else {}),
-        "clock": {"monotonic": 0, "realtime": 0, "error": merge.clock_error},
-        "hosts": hosts[:_MOST_HOSTS],
-        "streams": merge.sources,
-    }
-    return json.dumps(header) + "\n"
+    header = StreamHeader(
+        host=hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts",
+        boot_id="",
+        machine_id=None,
+        kernel="",
+        machine="",
+        cpus=0,
+        version=VERSION,
+        command=next(iter(merge.commands), "") if len(merge.commands) == 1 else "merge",
+        probes=tuple(merge.probes),
+        by=tuple(by) or None,
+        clock=Clock(0, 0, merge.clock_error),
+    )
+    more = {"hosts": hosts[:_MOST_HOSTS], "streams": merge.sources}
+    return json.dumps(header.to_json() | more) + "\n"
 
 
 def json_lines(merge: Merge, choice: Choice) -> list[str]:
