@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dwarf_programs import calls, program
 from gdb_values import LOST, At, gdb_calls, says_the_same
+from streams import without_header
 from tracing_tools import run_usdt
 
 from usdt.btf import types as btf_types
@@ -130,7 +131,7 @@ def traced(
     done = run_usdt(*words, *probes)
     assert done.returncode == 0, done.stderr
     found: dict[str, list[dict[str, Any]]] = {one.probe: [] for one in functions.values()}
-    for line in output.read_text().splitlines():
+    for line in without_header(output.read_text()).splitlines():
         event = json.loads(line)
         found[event["probe"]].append(event["args"] | event.get("names", {}))
     return found

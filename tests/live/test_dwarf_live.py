@@ -15,6 +15,7 @@ import pytest
 from dwarf_programs import UNREADABLE, VARIANTS, calls, program, same
 from function_programs import needs_libc
 from skips import need_program
+from streams import without_header
 from symbol_programs import compiled
 from tracing_tools import Tool, one_error, run_usdt
 
@@ -45,7 +46,7 @@ def traced(path: Path, output: Path, *probes: str) -> dict[str, list[dict[str, A
     assert done.returncode == 0, done.stderr
     assert done.stderr.rstrip().endswith(" 0 lost"), done.stderr
     found: dict[str, list[dict[str, Any]]] = {}
-    for line in output.read_text().splitlines():
+    for line in without_header(output.read_text()).splitlines():
         event = json.loads(line)
         found.setdefault(event["probe"], []).append(event["args"] | event.get("names", {}))
     return found
@@ -435,6 +436,6 @@ def test_a_live_interpreter_of_debian(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     names = [
         json.loads(line)["args"]["callable->ob_type->tp_name"]
-        for line in (tmp_path / "out").read_text().splitlines()
+        for line in without_header((tmp_path / "out").read_text()).splitlines()
     ]
     assert names.count("Shop") == 3

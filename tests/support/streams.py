@@ -29,4 +29,5 @@ def read_events(text: str | Iterable[str]) -> list[dict[str, Any]]:
 
 def answers(words: Iterable[object], text: str) -> str:
     """What a command wrote, without what is about its stream if it was asked for JSON."""
-    return without_header(text) if "--json" in map(str, words) else text
+    asked = {"--json", "json"} & {*map(str, words)}  # or --format json
+    return without_header(text) if asked else text
