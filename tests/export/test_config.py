@@ -92,6 +92,20 @@ def test_a_mistake_is_one_line_that_says_what_to_write(
     assert "\n" not in message
 
 
+def test_the_unit_of_values_is_no_unit_of_systemd(tmp_path: Path) -> None:
+    changes = {
+        "name": '"a_pages"',
+        "probe": '"p:n(arg0)"',
+        "type": '"histogram"',
+        "unit": '"pages"',
+    }
+    (tmp_path / "c.toml").write_text(text(**changes, systemd_unit='"web.service"'))
+    made = load_config(str(tmp_path / "c.toml"))
+    (metric,) = made.metrics
+    assert metric.unit == "pages"
+    assert [(one.option, one.text) for one in metric.targets.cgroups] == [("unit", "web.service")]
+
+
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(TracingError, match="No such file"):
         load_config(str(tmp_path / "none.toml"))

@@ -38,9 +38,13 @@ __all__ = ("METRIC_KEYS", "Config", "Metric", "SpanSource", "Targets", "load_con
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _RETURNING = ("uprobe", "kprobe", "fentry", "syscall")
 _URL = re.compile(r"https?://[!-~]+")
-_CGROUPS: tuple[Literal["cgroup", "unit", "container", "pod"], ...] = (
-    *("cgroup", "unit", "container", "pod"),
-)
+# Keys that choose cgroups → the options of commands. ``unit`` is that of a metric's values.
+_CGROUPS: dict[str, Literal["cgroup", "unit", "container", "pod"]] = {
+    "cgroup": "cgroup",
+    "systemd_unit": "unit",
+    "container": "container",
+    "pod": "pod",
+}
 _TARGETS = ("pid", "program", "all", *_CGROUPS)
 #: The keys of [[metric]].
 METRIC_KEYS = (
@@ -393,5 +397,4 @@ def _targets(table: Table, probes: tuple[ProbeText, ...]) -> Targets:
         if table.values["all"] is not True:
             raise table.error("all", "expected true; write all = true, or leave it out")
         return Targets(every=True)
-    option = next(one for one in _CGROUPS if one == key)
-    return Targets(cgroups=(CgroupChoice(option, table.text(key, example="web")),))
+    return Targets(cgroups=(CgroupChoice(_CGROUPS[key], table.text(key, example="web")),))
