@@ -103,7 +103,7 @@ def test_what_a_live_command_prints_is_twice_itself(tmp_path: Path, words: Seque
     twice = results(merged(path, path))
     assert [one["count"] for one in twice] == [2 * one["count"] for one in live]
     for one, both in zip(live, twice, strict=True):
-        for name in ("min", "avg", "max", "p50", "p90", "p99"):
+        for name in ("min", "avg", "max"):  # the rank of a percentile is another, twice the hits
             assert both.get(name) == one.get(name)
     left_out = [one for one in map(json.loads, path.read_text().splitlines()) if "left_out" in one]
     assert len(left_out) == ("--top" in words)
