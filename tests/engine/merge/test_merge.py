@@ -354,13 +354,14 @@ def test_other_buckets_are_kept_apart() -> None:
     assert [group.results[0].value.count for group in merge.groups()] == [1, 1]
 
 
-def test_the_same_stream_twice_is_noted() -> None:
+@pytest.mark.parametrize("second", ["b", "a"])
+def test_the_same_stream_twice_is_noted(second: str) -> None:
     _, problems = after()
     assert problems == []
     merge = Merge(warn=problems.append)
-    for name in ("a", "b"):
+    for name in ("a", second):
         merge.add(header("web1"), merge.source(name))
-    assert problems == ["b:1: the same stream as a: its results are counted twice"]
+    assert problems == [f"{second}:1: the same stream as a: its results are counted twice"]
 
 
 def test_other_probes_are_noted() -> None:

@@ -230,9 +230,10 @@ class Merge:
         self.by.update(dict.fromkeys(header.by or ()))
         what = header.command, header.probes, header.by
         run = (header.boot_id, clock.monotonic, *what)
-        known = self._runs.setdefault(run, source.name) if clock.monotonic else source.name
-        if known != source.name:
-            source.problem(f"the same stream as {known}: its results are counted twice")
+        if run in self._runs:
+            source.problem(f"the same stream as {self._runs[run]}: its results are counted twice")
+        elif clock.monotonic:
+            self._runs[run] = source.name
         if what not in self._described:
             first_name = next(iter(self._described.values()), None)
             self._described[what] = source.name
