@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import as_user
 import pytest
 from fixtures import Fixture, build, start
+from python_programs import running
+from skips import need_program
 from tracing_tools import KPROBE, Tool, one_error, run_usdt, until
 
 from usdt.bpf import features
@@ -81,6 +83,21 @@ def test_a_process_of_another_user(target: Fixture, option: tuple[str, ...]) -> 
         assert any(
             "main" in frame["symbol"] for frame in event["args"]["ustack"] if frame.get("symbol")
         )
+
+
+def test_python_stacks_say_which_capability_is_missing() -> None:
+    program = "import os, time\nprint(1, flush=True)\nwhile True: os.getppid(); time.sleep(.01)"
+    python = need_program("/usr/bin/python3.11", "python3.11")
+    with running(python, "-c", program) as (pid, _):
+        before = as_user.words(*for_uprobes(), "CAP_SYS_PTRACE")
+        words = ("trace", "--json", "-n", "1", "-p", pid, "--pystack", "syscall:getppid")
+        done = run_usdt(*words, before=before)
+    assert done.returncode == 0, done.stderr
+    (event,) = map(json.loads, done.stdout.splitlines())
+    assert event["args"]["pystack"] == {
+        "error": "no frames: its memory cannot be read: needs CAP_SYS_PTRACE, and "
+        "CAP_DAC_READ_SEARCH for processes of other users"
+    }
 
 
 def test_all_processes(target: Fixture) -> None:

@@ -73,6 +73,11 @@ class PythonProcess:
         if version is not None:
             number = int.from_bytes(read_memory(pid, bias + version, 8), "little")
         start = read_memory(pid, bias + runtime, DEBUG_OFFSETS_SIZE)
+        if not start:
+            raise Unsupported(
+                "its memory cannot be read: needs CAP_SYS_PTRACE, and CAP_DAC_READ_SEARCH for "
+                "processes of other users"
+            )
         if version is None and not start.startswith(b"xdebugpy"):
             raise Unsupported("Python before 3.11; 3.11 to 3.14 are supported")
         made = cls(pid, layout_of(number, start), bias + runtime)
