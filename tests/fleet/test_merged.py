@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from usdt.engine.output.event_text import event_line
 
+from usdt.fleet.event_text import event_line
 from usdt.fleet.machine import Machine, State
 from usdt.fleet.merged import Merged
 
