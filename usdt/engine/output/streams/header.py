@@ -144,6 +144,8 @@ class StreamHeader:
     def from_json(cls, data: Any) -> StreamHeader:
         """Return a header from the object of to_json(); further members are ignored.
 
+        Only ``host`` and ``clock`` must be there.
+
         Raises:
             HeaderError: the object is not a header, or that of another version.
         """
@@ -154,8 +156,9 @@ class StreamHeader:
                 f"version {str(data['usdt'])[:20]} of the stream; this program reads version "
                 f"{SCHEMA_VERSION}"
             )
+        data = {**_ABSENT, **data}
         found: dict[str, Any] = {name: _text(data, name) for name in _TEXTS}
-        named = data.get("machine_id")
+        named = data["machine_id"]
         found["machine_id"] = named if named is None else _text(data, "machine_id")
         found["cpus"] = _number(data, "cpus")
         found["probes"] = _words(data, "probes")
@@ -164,6 +167,12 @@ class StreamHeader:
 
 
 _TEXTS = ("host", "boot_id", "kernel", "machine", "version", "command")
+_ABSENT = {
+    **dict.fromkeys(("boot_id", "kernel", "machine", "version", "command"), ""),
+    "machine_id": None,
+    "cpus": 0,
+    "probes": [],
+}
 
 
 def _first_line(path: str) -> str:
