@@ -152,5 +152,5 @@ def test_the_topic_of_items_names_all_of_the_language() -> None:
     examples = [line[2:32].strip() for line in text.splitlines() if line.startswith("  ")]
     assert len(examples) > 10
     for example in examples:
-        for item in example.split() if example.startswith("pid") else [example]:
+        for item in example.split() if example.startswith(("pid ", "container ")) else [example]:
             assert parse_items(item)
