@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usdt.fleet.event_text import event_line
+from usdt.engine.merge.event_text import EventText
+from usdt.engine.merge.events import is_event
 from usdt.fleet.machine import Machine, State
 from usdt.fleet.merged import Merged
 
@@ -116,7 +117,19 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["probe", "count", "key", "sum", "min", "max", "buckets", "low", "high"]
+                [
+                    "probe",
+                    "count",
+                    "key",
+                    "time",
+                    "pid",
+                    "sum",
+                    "min",
+                    "max",
+                    "buckets",
+                    "low",
+                    "high",
+                ]
             )
             | st.sampled_from(["lost", "args", "duration", "unfinished", "comm", "value", "start"]),
             inner,
@@ -130,12 +143,14 @@ JSON = st.recursive(
 @given(st.lists(JSON | st.binary(max_size=20), max_size=8), st.booleans())
 def test_nothing_that_a_machine_sends_is_an_error(lines: list[Any], by_host: bool) -> None:
     found = Merged(by_host=by_host)
-    events = []
+    events: list[str] = []
+    text = EventText(4, realtime=False)
 
     def take(host: str, one: dict[str, Any]) -> None:
+        event = found.event(host, one) if is_event(one) else None
+        if event is not None:
+            events.append(text.lines(*event))
         found.add(host, one)
-        if "probe" in one:
-            events.append(event_line(one))
 
     one = Machine("web1", "W", take)
     one.output(b"usdt-fleet W run\n")
@@ -145,6 +160,6 @@ def test_nothing_that_a_machine_sends_is_an_error(lines: list[Any], by_host: boo
     one.output(b"usdt-fleet W exit 0\n")
     one.close(0)
     assert one.state is State.ANSWERED
-    text = "".join([*found.lines(), *events])
-    assert text.replace("\n", "").isprintable()
+    shown = "".join([*found.lines(), *events])
+    assert shown.replace("\n", "").isprintable()
     json.dumps(results(found))

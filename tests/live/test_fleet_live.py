@@ -98,7 +98,8 @@ def test_events_carry_the_machine() -> None:
     hosts = [one["host"] for one in found.objects[:-1]]
     assert sorted(hosts) == ["n1"] * 5 + ["n2"] * 5
     text = asked("--nodes", "n1", "--", "trace", *words).text
-    assert re.match(rf"n1  threads:\d+  {PROBE}  arg0=[01]  arg1=0\n", text)
+    line = rf"\d\d:\d\d:\d\d\.\d{{6}}  n1 +\d +\d+(/\d+)? +threads +{PROBE} +arg0=[01]  arg1=0\n"
+    assert re.match(line, text), text
 
 
 def test_a_failure_is_grouped_and_the_others_count(tmp_path: Path) -> None:

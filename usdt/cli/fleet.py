@@ -159,6 +159,7 @@ class _Run:
     def __init__(
         self, values: dict[str, Any], command: _Command, names: list[str], output: OutputFile
     ) -> None:
+        from usdt.engine.merge.event_text import EventText  # noqa: PLC0415 - not for --help
         from usdt.fleet.machine import Machine  # noqa: PLC0415 - not for --help
         from usdt.fleet.merged import Merged  # noqa: PLC0415 - not for --help
 
@@ -171,7 +172,7 @@ class _Run:
             by_host=values["by"] == "host", top=command.top, whole=command.whole
         )
         self.machines: list[Machine] = [Machine(name, self.word, self._take) for name in names]
-        self.width = max(map(len, names))
+        self.text = EventText(max(map(len, names)), realtime="--realtime" in command.words)
         self.drawn = time.monotonic()
         self.live = output.terminal and not (values["as_json"] or values["output"] or self.events)
 
@@ -225,15 +226,16 @@ class _Run:
             self.merged.add(host, found)
 
     def _event(self, host: str, found: dict[str, Any]) -> None:
-        if "probe" not in found or "lost" in found:
+        from usdt.engine.merge.events import is_event  # noqa: PLC0415 - not for --help
+
+        event = self.merged.event(host, found) if is_event(found) else None
+        if not is_event(found):
             self.merged.add(host, found)
         if self.values["as_json"]:
             # Its name comes first, whatever the machine calls itself.
             self.output.write([json.dumps({"host": "", **found} | {"host": host}) + "\n"])
-        elif "probe" in found and "lost" not in found:
-            from usdt.fleet.event_text import event_line  # noqa: PLC0415 - only for text
-
-            self.output.write([f"{host:<{self.width}}  {event_line(found)}\n"])
+        elif event is not None:
+            self.output.write([self.text.lines(*event)])
 
     def _tick(self) -> None:
         self.output.check_reader()

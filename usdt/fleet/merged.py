@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from usdt.engine.merge.events import event_of
 from usdt.engine.merge.merge import Merge
+from usdt.engine.merge.numbers import BadResultError
 from usdt.engine.merge.output import Choice, header_line, json_lines, loss_lines, text_lines
 
 if TYPE_CHECKING:
+    from usdt.engine.merge.events import Event
     from usdt.engine.merge.source import Source
 
 __all__ = ("Merged",)
@@ -48,15 +51,29 @@ class Merged:
 
     def add(self, host: str, found: dict[str, Any]) -> bool:
         """Add an object of a machine's stream; return whether it can be used."""
-        source = self._sources.get(host)
-        if source is None:
-            source = self._sources[host] = self._merge.source(host, host)
-        source.line += 1
+        source = self._source(host)
         before = source.problems
         self._merge.add_object(self._renamed(host, found), source)
         new = source.problems - before
         self.refused += new
         return not new
+
+    def event(self, host: str, found: dict[str, Any]) -> Event | None:
+        """Return an event of a machine with its time of day; None if it is damaged."""
+        source = self._source(host)
+        try:
+            return event_of(found | {"host": host}, source)
+        except BadResultError as err:
+            source.problem(f"{err}: skipped")
+            self.refused += 1
+            return None
+
+    def _source(self, host: str) -> Source:
+        source = self._sources.get(host)
+        if source is None:
+            source = self._sources[host] = self._merge.source(host, host)
+        source.line += 1
+        return source
 
     def _renamed(self, host: str, found: dict[str, Any]) -> dict[str, Any]:
         found = found | {"host": host}

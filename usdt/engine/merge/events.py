@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from usdt.engine.recording.description import Header
     from usdt.engine.recording.processes import Snapshots
 
-__all__ = ("Event", "event_json", "in_order", "is_event", "recorded", "traced")
+__all__ = ("Event", "event_json", "event_of", "in_order", "is_event", "recorded", "traced")
 
 #: When it happened (CLOCK_REALTIME, nanoseconds), its machine, and its object.
 Event = tuple[int, str, dict[str, Any]]
@@ -49,7 +49,7 @@ def traced(lines: Iterable[bytes], merge: Merge, source: Source) -> Iterator[Eve
         source.line += 1
         try:
             found = decoded(line)
-            event = _event(found, source) if is_event(found) and not source.skipped else None
+            event = event_of(found, source) if is_event(found) and not source.skipped else None
         except BadResultError as err:
             source.problem(f"{err}: skipped")
             continue
@@ -59,7 +59,12 @@ def traced(lines: Iterable[bytes], merge: Merge, source: Source) -> Iterator[Eve
             merge.add_object(found, source)
 
 
-def _event(found: dict[str, Any], source: Source) -> Event:
+def event_of(found: dict[str, Any], source: Source) -> Event:
+    """Return the event of an object of a stream.
+
+    Raises:
+        BadResultError: it is none.
+    """
     if source.clock is None:
         source.once("no header before the events: their times are taken as CLOCK_REALTIME")
     if not isinstance(found.get("probe"), str):
@@ -97,7 +102,7 @@ def recorded(
                 for batch in reader.replay(JsonFormatter(stacks), None, stacks):
                     for line in batch:
                         source.line += 1
-                        yield _event(json.loads(line), source)
+                        yield event_of(json.loads(line), source)
             _close(reader, merge, source)
     except RecordingError as err:
         source.problem(err)

@@ -167,7 +167,7 @@ class StreamHeader:
 
 
 _TEXTS = ("host", "boot_id", "kernel", "machine", "version", "command")
-_ABSENT = {
+_ABSENT: dict[str, Any] = {
     **dict.fromkeys(("boot_id", "kernel", "machine", "version", "command"), ""),
     "machine_id": None,
     "cpus": 0,
