@@ -258,9 +258,9 @@ def _nearest(name: str, scope: Scope) -> str:
         text for one in scope.arguments.values() if one.names for _, text in one.names.every
     ]
     close = closest(name, [*known, *constants, *ERROR_NUMBERS])
+    hint = "" if scope.types is None else scope.types.variable_hint(name)
+    if hint.endswith("?") and closest(name, [close, hint[:-1].rpartition(" ")[2]]) != close:
+        return hint
     if close:
         return f"; did you mean {close}?"
-    hint = "" if scope.types is None else scope.types.variable_hint(name)
-    if hint.endswith("?"):
-        return hint
     return f"; known here: {', '.join(known)}{hint or '; a string stands in double quotes'}"
