@@ -20,6 +20,7 @@ from tracing_tools import one_error, run_usdt
 from usdt.base.errors import ProbeNotFound
 from usdt.dwarf.info import DebugInfo
 from usdt.elf.file import ElfFile
+from usdt.uprobes.functions import FunctionFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,6 +172,16 @@ def test_inlined_copies_are_probed_when_asked(inlined: Path) -> None:
     assert {event["probe"] for event in events} == {"uprobe:inlined:scaled+inlined"}
     events, _ = traced(inlined, f"uprobe:{inlined}:hidden+inlined(func)")
     assert [event["args"] for event in events] == [{"func": "hidden"}]
+
+
+def test_copies_in_much_debug_information_are_not_counted(
+    inlined: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("usdt.uprobes.functions._MAX_COUNTED", 10)
+    with FunctionFile(str(inlined)) as file:
+        assert file.inlined_copies("scaled") == {}
+        (note,) = file.notes
+    assert note.startswith(f"{inlined}: inlined copies of scaled are not counted, in 0 MiB")
 
 
 def test_copies_that_are_not_probed_are_reported(inlined: Path) -> None:

@@ -38,7 +38,7 @@ __all__ = ("FunctionFile", "ProbeFunction")
 
 _OFFSET = re.compile(r"(.+)\+(0[xX][0-9a-fA-F]+|[0-9]+)")
 _ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
-_MAX_COUNTED = 256 << 10  # bytes of entries that are read, within 0.2 s, to count inlined copies
+_MAX_COUNTED = 2 << 20  # bytes of entries that are read, within 0.2 s, to count inlined copies
 _PLT = (".plt", ".plt.got", ".plt.sec", ".iplt")
 _GO = (".go.buildinfo", ".note.go.buildid")
 # Functions that store their return address or have none; glibc's __GI_ and leading underscores are
@@ -335,13 +335,20 @@ class FunctionFile(Closeable):
     def inlined_copies(self, pattern: str) -> dict[str, int]:
         """Return the number of inlined copies of the functions that match, by function.
 
-        Only debug information in the file itself counts, and only if reading it takes no time.
+        Only debug information in the file itself counts, and only if reading it takes no time. Of
+        more debug information, :attr:`notes` says that it was not read.
 
         Raises:
             TracingError: the debug information is damaged.
         """
         section = self.elf.section(".debug_info")
-        if section is None or section.size > _MAX_COUNTED:
+        if section is None:
+            return {}
+        if section.size > _MAX_COUNTED:
+            self.notes.append(
+                f"{self.path}: inlined copies of {pattern} are not counted, in "
+                f"{section.size >> 20} MiB of debug information; {pattern}{INLINED} probes them"
+            )
             return {}
         return self._places.inlined_counts(pattern)
 

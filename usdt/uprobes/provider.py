@@ -99,8 +99,8 @@ class FunctionRequest:
                 if elsewhere is not None:
                     raise TracingError(f"{path}: {elsewhere}")
                 found = self._check(file, found)
-                self.notes += file.notes
                 self._report_inlined(file)
+                self.notes += file.notes
                 if file.debug is not None:
                     self._debug.setdefault(open_path, DebugParameters(file.debug))
             self._found[open_path] = found
