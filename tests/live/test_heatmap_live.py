@@ -75,6 +75,13 @@ def test_a_picture_of_a_run_that_fails_is_not_written(tmp_path: Path) -> None:
     assert picture.read_text() == "earlier"
 
 
+def test_a_picture_is_no_json(tmp_path: Path) -> None:
+    picture = tmp_path / "hits.SVG"
+    done = run_usdt("heatmap", "-a", "threads:hit(arg0)", "--json", "-o", picture)
+    assert "is a picture: leave out --json" in one_error(done, code=2)
+    assert not picture.exists()
+
+
 def test_so_many_rows() -> None:
     with threads("-n", 100, "-s", 10_000) as program:
         program.wait_ready()

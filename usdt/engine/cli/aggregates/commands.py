@@ -91,6 +91,9 @@ def run_heatmap(kind: ProbeKind, values: dict[str, Any]) -> int:
     number = len(values["probes"])
     if number > 2:
         raise click.UsageError(f"heatmap takes START END or PROBE(EXPR), not {number} probes")
+    path = str(values.get("output") or "")
+    if path.lower().endswith(".svg") and values.get("as_json"):
+        raise click.UsageError(f"-o {path} is a picture: leave out --json, or name another file")
     if number == 2:
         aggregation = _times(options, buckets=_buckets(options))
     else:
