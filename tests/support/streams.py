@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from json_schema import check_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,6 +30,10 @@ def read_events(text: str | Iterable[str]) -> list[dict[str, Any]]:
 
 
 def answers(words: Iterable[object], text: str) -> str:
-    """What a command wrote, without what is about its stream if it was asked for JSON."""
+    """What a command wrote, without what is about its stream if it was asked for JSON.
+
+    JSON lines must be as the schema has them.
+    """
+    check_lines([*map(str, words)], text.splitlines())
     asked = {"--json", "json"} & {*map(str, words)}  # or --format json
     return without_header(text) if asked else text

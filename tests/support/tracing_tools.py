@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from json_schema import check_lines
 from streams import answers, is_about
 
 from usdt.bpf._syscall import bpf_attribute
@@ -147,6 +148,7 @@ class Tool:
             reader.join(timeout)
         assert self.code == code, f"{self}: exit code {self.code}, {self.errors[-5:]}"
         assert not [line for line in self.errors if "Traceback" in line], self.errors
+        check_lines(self.words, self.lines)
 
     def wait_end(self, *, code: int = 0, timeout: float = _TIMEOUT) -> list[dict[str, Any]]:
         """Wait for the end by itself; return the events. A trace's counts are checked."""
