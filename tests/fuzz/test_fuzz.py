@@ -1,4 +1,4 @@
-"""The fuzzer for a minute, and every input that it has found."""
+"""The fuzzer for 20 s, and every input that it has found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from house import ROOT
 
 _HERE = Path(__file__).parent
 _CORPUS = _HERE.parent / "corpus"
-_SECONDS = 60
+_SECONDS = 20
 _PATHS = [str(ROOT), *(str(ROOT / "tests" / name) for name in ("", "support", "live", "fuzz"))]
 
 
@@ -27,8 +27,8 @@ def _fuzz(*words: object, timeout: float) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_minute_of_mutants_breaks_no_promise() -> None:
-    done = _fuzz("--seconds", _SECONDS, timeout=10 * _SECONDS)
+def test_mutants_break_no_promise() -> None:
+    done = _fuzz("--seconds", _SECONDS, timeout=30 * _SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     mutants = [
         int(number) for number in re.findall(r"^\w+: (\d+) mutants", done.stdout, re.MULTILINE)
