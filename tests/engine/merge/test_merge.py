@@ -440,3 +440,12 @@ def test_a_thousand_streams_of_a_hundred_keys() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20 << 20  # a tenth of the machines, all keys apart
+
+
+def test_the_text_of_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usdt.engine.merge.merge._MOST_TEXT", 1000)
+    lines = [{"probe": "p:q", "key": {"arg0": letter * 400}, "count": 1} for letter in "abcab"]
+    merge, problems = after(*map(json.dumps, lines))
+    assert problems == ["f:5: no space for more text of keys than 1000: hits are lost"]
+    assert total(merge) == 2 + 4
+    assert merge.lost["", "p:q"][0] == 1

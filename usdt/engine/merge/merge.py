@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("MAX_KEYS", "Group", "Merge", "decoded")
 
 MAX_KEYS = 1_000_000
+_MOST_TEXT = 256 << 20  # characters of all keys: a machine may send long ones
 _MOST_PROBES = 10_000  # with losses
 _MOST_SHAPES = 1000
 _SHORTEST = 200  # characters of a text that a message shows
@@ -143,6 +144,7 @@ class Merge:
         self._strict = strict
         self._warn = warn
         self._max_keys = max_keys
+        self._text = 0
         self._keys = 0
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._shapes: list[Shape] = []
@@ -260,10 +262,14 @@ class Merge:
         entry = entries.get(same)
         if entry is None:
             entry = _Entry(host, found)
-            if self._keys >= self._max_keys:
+            size = len(repr(key))
+            if self._keys >= self._max_keys or self._text + size > _MOST_TEXT:
                 self._note_lost(host, entry.probe, integer(found["count"]), 0)
-                source.once(f"no space for more than {self._max_keys} keys: hits are lost")
+                full = self._keys >= self._max_keys
+                what = f"than {self._max_keys} keys" if full else f"text of keys than {_MOST_TEXT}"
+                source.once(f"no space for more {what}: hits are lost")
                 return
+            self._text += size
             entry.sums.add(found, shape)
             entry.result(shape, by_host=False)  # it can be shown
             self._keys += 1
