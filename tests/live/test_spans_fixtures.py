@@ -56,6 +56,15 @@ def test_pairs_nest(tmp_path: Path) -> None:
     assert "spans were" not in errors
 
 
+@pytest.mark.parametrize("hits", [1, 5])
+def test_a_probe_is_measured_to_its_own_next_hit(hits: int, tmp_path: Path) -> None:
+    command = f"{build('default', 'loop')} -q -n {hits}"
+    found, errors = spans(tmp_path, USDT, "-c", command, "loop:hit(arg0)", "loop:hit(arg0)")
+    rounds = [(span["args"]["arg0"], span["end_args"]["arg0"]) for span in found]
+    assert rounds == [(number, number + 1) for number in range(hits - 1)]
+    assert f"{hits - 1} event{'s' * (hits != 2)}, 0 lost" in errors
+
+
 def test_calls_of_a_function(tmp_path: Path) -> None:
     path = build("default", "args")
     found, errors = spans(tmp_path, USDT, "-c", f"{path} -n 10", f"uprobe:{path}:stap(arg0)")

@@ -129,7 +129,8 @@ class SpanSession(RingBufferSession):
         """Attach as :meth:`BpfSession.attach`.
 
         Of a pair, the first start is planned before the first end, which reads what the start has
-        stored. The first end is attached before the first start, so that no span lacks its end.
+        stored. The first end is attached before the first start, so that no span lacks its end,
+        except where both are one probe.
         Ends that come meanwhile are not counted.
         """
         before = self._unmatched()
@@ -148,6 +149,11 @@ class SpanSession(RingBufferSession):
         else:
             self._ends.append((request, points, declared))
         failures: list[AttachFailure] = []
+        if self._ends and self._spec.measures_intervals:
+            # The kernel runs uprobes at one place in reverse order of their registration. The end
+            # must run first, or each hit would end the span that it has started.
+            failures += self._attach(self._starts)
+            self._starts.clear()
         if self._spans.images:
             for end, places, number in self._ends:
                 failures += super().attach(end, places, declared=number)

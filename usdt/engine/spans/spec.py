@@ -44,6 +44,13 @@ class SpanSpec:
         return all(key == [_THREAD] for key in keys)
 
     @property
+    def measures_intervals(self) -> bool:
+        """Whether each hit of a probe of programs ends a span and starts the next one."""
+        start, end = self.start, self.end
+        same = end is not None and (start.kind, start.pattern) == (end.kind, end.pattern)
+        return same and start.kind in ("usdt", "uprobe")
+
+    @property
     def requests(self) -> tuple[ProbeText, ...]:
         """The probes."""
         return (self.start,) if self.end is None else (self.start, self.end)
