@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from processes import until
+from processes import command_lines, until
 
 from usdt.base.errors import TargetError
 from usdt.fleet import far_end
@@ -159,7 +159,7 @@ def test_the_end_of_standard_input_ends_the_command(tmp_path: Path, source: str,
         assert [far.line(), far.line()] == ["usdt-fleet W run", "started"]
         began = time.monotonic()
         assert far.close() == end
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 30
     assert not running(kept)
 
 
@@ -191,17 +191,10 @@ def test_the_death_of_the_transport_ends_the_command(tmp_path: Path) -> None:
         until(lambda: not running(kept), "the command to end", 2)
 
 
-def running(kept: App) -> list[str]:
+def running(kept: App) -> list[int]:
     """The processes that run this copy."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-        except OSError:
-            continue
-        if f"usdt-{kept.digest}.pyz".encode() in words:
-            found.append(path.parent.name)
-    return found
+    name = f"usdt-{kept.digest}.pyz".encode()
+    return [pid for pid, words in command_lines() if name in words]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fixtures import build
+from processes import command_lines
 from tracing_tools import USDT
 
 from usdt.base.frozen import frozen
@@ -61,15 +62,11 @@ def hits_program() -> str:
 
 def far_processes(mark: str) -> list[int]:
     """Processes of far ends: whose command line has the mark."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-        except OSError:
-            continue
-        if mark.encode() in words and b"\0fleet\0" not in words:
-            found.append(int(path.parent.name))
-    return found
+    return [
+        pid
+        for pid, words in command_lines()
+        if mark.encode() in words and b"\0fleet\0" not in words
+    ]
 
 
 def tracing_processes(mark: str) -> int:

@@ -62,11 +62,11 @@ def waiting(*words: object) -> Iterator[Fixture]:
 def children(pid: int) -> list[int]:
     """The processes that have this one for a parent and are not about to be reaped."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            state, parent = entry.read_text().rpartition(")")[2].split()[:2]
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
             if int(parent) == pid and state != "Z":
-                found.append(int(entry.parent.name))
+                found.append(int(entry.name))
     return found
 
 

@@ -20,7 +20,15 @@ from usdt.procfs.mapped_files import executable_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ("as_nobody", "copied_sleep", "open_folder", "running", "sleeps", "until")
+__all__ = (
+    "as_nobody",
+    "command_lines",
+    "copied_sleep",
+    "open_folder",
+    "running",
+    "sleeps",
+    "until",
+)
 
 NOBODY = 65534
 
@@ -32,6 +40,14 @@ def until(condition: Callable[[], object], what: object, seconds: float = 10) ->
         if time.monotonic() > deadline:
             pytest.fail(f"waited {seconds} s in vain for {what}")
         time.sleep(0.002)
+
+
+def command_lines() -> Iterator[tuple[int, bytes]]:
+    """Every process with its command line; those that end meanwhile are left out."""
+    for name in os.listdir("/proc"):  # noqa: PTH208 - glob() looks at each, which may have ended
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                yield int(name), Path(f"/proc/{name}/cmdline").read_bytes()
 
 
 @contextlib.contextmanager

@@ -14,11 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fixtures import build, start
+from processes import command_lines
 from tracing_tools import USDT, Tool, before_main, leftovers, run_usdt, tracebacks, until, usdt
 
 if TYPE_CHECKING:
@@ -194,11 +195,7 @@ def kill_the_tracer_of_a_command(rng: random.Random) -> None:
 
 
 def _running(line: bytes) -> bool:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if path.read_bytes() == line:
-                return True
-    return False
+    return any(words == line for _, words in command_lines())
 
 
 def truncate_the_file(rng: random.Random) -> None:
