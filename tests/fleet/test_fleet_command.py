@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         (["--nodes", "n1", "--", "count", "x:y", "-o", "F"], "-o would write on each machine"),
         (["--nodes", "n1", "--", "count", "x:y", "--output=F"], "-o would write on each machine"),
         (["--nodes", "n1", "--", "count", "x:y", "--top", "-1"], "--top -1: not a number"),
+        (["--nodes", "n1", "--", "count", "x:y", "--at", "@1"], "--at: @1 was"),
+        (["--nodes", "n1", "--", "count", "x:y", "--at=noon"], "--at: 'noon' is no time"),
         (["--nodes", "n1", "--clean", "--", "count", "x:y"], "--clean takes no command"),
         (["--", "count", "x:y"], "Missing option '--nodes'"),
     ],

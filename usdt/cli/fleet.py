@@ -109,8 +109,9 @@ def _parsed(given: tuple[str, ...], update: float) -> _Command:
     if _value(rest, "-o", "--output") is not None:
         raise click.UsageError("-o would write on each machine; give it before --")
     duration = _seconds(_value(rest, "-d", "--duration"))
+    rest, wait = _at(rest)
     if name in _EVENTS:
-        return _Command((*group, name, "--json", *rest), events=True, duration=duration)
+        return _Command((*group, name, "--json", *rest), events=True, duration=duration + wait)
     # The largest groups of all machines need not be the largest of any.
     top = _value(rest, "--top", remove=True)
     if top is not None and not (top.isdecimal() and 0 < len(top) < _DIGITS):
@@ -121,10 +122,25 @@ def _parsed(given: tuple[str, ...], update: float) -> _Command:
         rest = ["--interval", f"{update:g}", *rest]
     return _Command(
         (*group, name, "--json", *rest),
-        duration=duration,
+        duration=duration + wait,
         top=None if top is None else int(top),
         whole=whole,
     )
+
+
+def _at(words: list[str]) -> tuple[list[str], float]:
+    # Returns the words with one moment for all machines, whatever their time zones are, and the
+    # seconds until then.
+    text = _value(words, "--at", remove=True)
+    if text is None:
+        return words, 0.0
+    from usdt.base.moments import moment  # noqa: PLC0415 - few runs need it
+
+    try:
+        at = moment(text)
+    except ValueError as err:
+        raise click.UsageError(f"--at: {err}") from err
+    return ["--at", f"@{at // 10**9}.{at % 10**9:09}", *words], (at - time.time_ns()) / 1e9
 
 
 def _value(words: list[str], *names: str, remove: bool = False) -> str | None:

@@ -180,6 +180,22 @@ def test_a_process_outside_our_namespace_does_not_count() -> None:
     assert machine.counters == {}
 
 
+@pytest.mark.parametrize(
+    ("since", "counts"),
+    [
+        pytest.param(123456789, True, id="at the moment"),
+        pytest.param(123456788, True, id="after it"),
+        pytest.param(123456790, False, id="before it"),
+        pytest.param(1 << 62, False, id="long before it"),
+    ],
+)
+def test_hits_count_since_a_moment(since: int, counts: bool) -> None:
+    machine = Machine()  # whose clock shows 123456789
+    machine.run(program(plan("pid", ()), accept=TaskFilter(since=since)))
+    assert len(machine.records) == counts
+    assert machine.counters == {}
+
+
 class CgroupLevels:
     """A set of cgroups, as far as programs are generated from it."""
 

@@ -155,7 +155,12 @@ def parse_options(
         backlog=values.get("backlog", DEFAULT_BACKLOG),
     )
     run = RunOptions(
-        values["duration"], values["count"], values["verbose"], values["exit_code"], values["drop"]
+        values["duration"],
+        values["count"],
+        values["verbose"],
+        values["exit_code"],
+        values["drop"],
+        values["at"],
     )
     output = OutputOptions(
         values["output"],
@@ -418,13 +423,34 @@ btf_option = click.option(
 )
 
 
+def _moment(_context: object, _option: object, text: str | None) -> int | None:
+    if text is None:
+        return None
+    from usdt.base.moments import moment  # noqa: PLC0415 - few runs need it
+
+    try:
+        return moment(text)
+    except ValueError as err:
+        raise click.BadParameter(f"{err}.") from err
+
+
+#: Adds --at (``at``, nanoseconds since 1970).
+at_option = click.option(
+    "--at",
+    metavar="TIME",
+    callback=_moment,
+    help="Attach now, and begin at TIME: 14:30, 2026-11-24T14:30:00Z, or @SECONDS since 1970.",
+)
+
+
 def attach_options(*, tracefs: bool = False) -> Decorator:
-    """Return a decorator that adds --via, --btf, --drop and -v (``verbose``: a number).
+    """Return a decorator that adds --at, --via, --btf, --drop and -v (``verbose``).
 
     Args:
         tracefs: whether the method ``tracefs``, which needs no BPF, is accepted.
     """
     return combined(
+        at_option,
         method_option([*_METHODS, TRACEFS], "; tracefs needs no BPF")
         if tracefs
         else method_option(_METHODS),

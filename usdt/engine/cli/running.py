@@ -13,12 +13,15 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from usdt.base.durations import duration_text
 from usdt.base.errors import TracingError, VerifierError
+from usdt.base.frozen import replace
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.output.output_file import OutputFile
-from usdt.engine.output.streams.header import StreamHeader
+from usdt.engine.output.streams.header import Clock, StreamHeader
 from usdt.engine.output.streams.json_stream import JsonStream
+from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import attach_probes
 from usdt.engine.run.loop import StopSignals, run_loop
 from usdt.engine.run.options import TRACEFS
@@ -27,15 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.engine.cli.options import CommandOptions
+    from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.run.attach import AttachedProbes
     from usdt.engine.run.loop import ResultOutput
+    from usdt.engine.run.options import RunOptions
     from usdt.engine.run.protocols import SpawnedCommand, TracedTargets
-    from usdt.engine.runtime.session import Lost
+    from usdt.engine.runtime.session import BpfSession, Lost
 
 __all__ = ("closing_line", "report_losses", "run_command")
 
 _SERVICE = "SYSTEMD_EXEC_PID"  # systemd names the process that it has started (systemd 248)
+_SECOND = 1_000_000_000  # nanoseconds
 _QUIET_SECONDS = 2.0  # time without a hit after which a run says that children are not traced
 
 
@@ -69,17 +75,22 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
         raise TracingError(f"tracing is not permitted: {privilege_hint()}{_without_bpf()}")
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(_output_file(options))
-        attached = attach_probes(stack, options.targets, requests, results.session, options.trace)
+        since = _on_monotonic(options.run.at)
+
+        def session(tasks: TaskFilter) -> BpfSession:
+            return results.session(replace(tasks, since=since))
+
+        attached = attach_probes(stack, options.targets, requests, session, options.trace)
         targets = attached.targets
         stop = stack.enter_context(StopSignals(targets.wake))
-        _report_attached(attached, options.run.verbose)
+        _report_attached(attached, options.run)
         if isinstance(output, JsonStream):
             probes = [request.text for request in options.requests]
             output.write_header(StreamHeader.here(options.command, probes, options.by))
         results.begin(output)
         attached.release()
         _drop(options, requests, attached)
-        hint = _ChildrenHint(targets, results)
+        hint = _ChildrenHint(targets, results, since / _SECOND)
 
         def on_idle() -> None:
             output.check_reader()
@@ -90,6 +101,7 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
             results,
             stop,
             duration=options.run.duration,
+            since=since / _SECOND,
             on_poll=lambda: _report_notices(targets),
             on_idle=on_idle,
         )
@@ -127,10 +139,10 @@ def _drop(options: CommandOptions, requests: Sequence[ProbeText], attached: Atta
 class _ChildrenHint:
     # Says once that children are not traced, if the processes have some and no probe was hit: the
     # main process of a service often only starts others.
-    def __init__(self, targets: TracedTargets, results: ResultOutput) -> None:
+    def __init__(self, targets: TracedTargets, results: ResultOutput, since: float) -> None:
         self._targets = targets
         self._results = results
-        self._due = time.monotonic() + _QUIET_SECONDS
+        self._due = max(since, time.monotonic()) + _QUIET_SECONDS
 
     def look(self, *, ended: bool = False) -> None:
         if not ended and time.monotonic() < self._due:
@@ -143,14 +155,28 @@ class _ChildrenHint:
             say(note)
 
 
-def _report_attached(attached: AttachedProbes, verbose: int) -> None:
-    if verbose:
+def _on_monotonic(moment: int | None) -> int:
+    # The nanoseconds of CLOCK_MONOTONIC at a moment since 1970, after that of the boot.
+    if moment is None:
+        return 0
+    clock = Clock.now()
+    return max(1, moment - clock.realtime + clock.monotonic)
+
+
+def _report_attached(attached: AttachedProbes, run: RunOptions) -> None:
+    if run.verbose:
         for line in attached.targets.attach_log:
             say(line)
-    if verbose > 1:
+    if run.verbose > 1:
         for line in attached.targets.listings:
             say(line)
     _report_notices(attached.targets)
+    if run.at is not None:
+        late = time.time_ns() - run.at
+        if late > 0:
+            say(f"attached {duration_text(late)} after --at: hits before are missed")
+        else:
+            say(f"hits before {WallClock(0).iso(run.at)} do not count")
     say(f"tracing {plural(attached.sites, 'site')}; end with ^C")
 
 

@@ -165,6 +165,8 @@ class SpanJob:
         self._output = output
         self._resolver.begin(self._options.targets.pids)
         self._next = time.monotonic() + self._interval
+        if self._options.run.at is not None:
+            self._next += max(0.0, self._options.run.at / UNITS["s"] - time.time())
         if self._open:
             signal.signal(signal.SIGUSR1, self._ask)
 

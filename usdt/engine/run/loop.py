@@ -93,6 +93,7 @@ def run_loop(
     stop: StopSignals,
     *,
     duration: float | None,
+    since: float = 0.0,
     on_poll: Callable[[], object],
     on_idle: Callable[[], object],
 ) -> str:
@@ -103,13 +104,14 @@ def run_loop(
         results: takes the records.
         stop: reports whether a signal has arrived.
         duration: seconds; None means no deadline.
+        since: when the duration begins, as from time.monotonic(), if that is to come.
         on_poll: called after every poll, for example to print notices.
         on_idle: called after a poll without records.
 
     Returns:
         The closing line.
     """
-    deadline = math.inf if duration is None else time.monotonic() + duration
+    deadline = math.inf if duration is None else max(since, time.monotonic()) + duration
     enough = False
     while not (enough or stop.requested or targets.ended):
         left = deadline - time.monotonic()

@@ -117,6 +117,7 @@ class RunOptions:
         verbose: 1 reports attach methods, 2 also the instructions of programs.
         exit_code: whether to exit with the status of the traced command.
         drop: whether to give up capabilities once everything is attached; None: in services.
+        at: nanoseconds since 1970: hits before do not count; None means no such time.
     """
 
     duration: float | None = None
@@ -124,6 +125,7 @@ class RunOptions:
     verbose: int = 0
     exit_code: bool = False
     drop: bool | None = None
+    at: int | None = None
 
 
 @frozen

@@ -46,6 +46,28 @@ def test_other_moments_begin_now() -> None:
     assert not schedule.take()
 
 
+@pytest.mark.parametrize("aligned", [True, False])
+def test_no_moment_is_before_the_beginning(aligned: bool) -> None:
+    at = time.time_ns() + 50_000_000
+    schedule = Schedule(0.02, aligned=aligned, at=at)
+    assert 0.03 < schedule.left() <= 0.07
+    assert not schedule.take()
+    time.sleep(schedule.left())
+    assert time.time_ns() > at
+    assert schedule.take()
+
+
+def test_intervals_begin_at_the_beginning() -> None:
+    at = time.time_ns() + 30_000_000
+    schedule = Schedule(3600, at=at)
+    assert abs(schedule.left() - 3600 - (at - time.time_ns()) / 1e9) < 1
+
+
+def test_a_beginning_that_has_passed_is_now() -> None:
+    schedule = Schedule(3600, at=time.time_ns() - 1)
+    assert 3599 < schedule.left() <= 3600
+
+
 def test_without_a_pause_there_is_no_moment() -> None:
     schedule = Schedule(math.inf)
     assert schedule.left() == math.inf

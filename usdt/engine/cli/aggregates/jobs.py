@@ -91,7 +91,8 @@ class AggregateJob:
         settings = self.options.output
         plain = settings.as_json or settings.folded or settings.path
         self.live = self.aggregate.interval is None and output.terminal and not plain
-        self.schedule = Schedule(self._pause(), aligned=self.aggregate.align)
+        at = None if self.aggregate.interval is None else self.options.run.at
+        self.schedule = Schedule(self._pause(), aligned=self.aggregate.align, at=at)
         if self.aggregation.cgroups:
             self.resolver.cgroups()
         if self.aggregation.names:

@@ -19,14 +19,16 @@ class Schedule:
     Args:
         pause: seconds between two moments; infinity has none.
         aligned: whether moments are multiples of the pause since 1970.
+        at: the beginning, in nanoseconds since 1970, if that is to come; no moment is before it.
     """
 
-    def __init__(self, pause: float, *, aligned: bool = False) -> None:
+    def __init__(self, pause: float, *, aligned: bool = False, at: int | None = None) -> None:
         self._clock = time.time_ns if aligned else time.monotonic_ns
         self._step = 0 if pause == math.inf else round(pause * _SECOND)
-        now = self._clock()
-        self._origin = 0 if aligned else now
-        self._next = self._after(now)
+        wait = 0 if at is None else max(0, at - time.time_ns())
+        self._begin = at if aligned and wait and at else self._clock() + wait
+        self._origin = 0 if aligned else self._begin
+        self._next = self._after(self._begin)
         #: Nanoseconds: the moment that came last, or the next one if the run ends before it.
         self.end = self._next
 
@@ -43,7 +45,7 @@ class Schedule:
     def take(self) -> bool:
         """Return whether the next moment has come; if so, wait for the one after it."""
         now = self._clock()
-        if not self._step or now < self._next <= now + self._step:
+        if not self._step or now < self._begin or now < self._next <= now + self._step:
             return False
         if self._next > now:  # the clock was set back
             self._next = self.end = self._after(now)

@@ -179,6 +179,7 @@ class TaskFilter:
         excluded: if all processes are traced, the ID of one that is not: the tracer, whose output
             would otherwise cause more hits. 0: none.
         cgroups: the cgroups in which, or below which, tasks must be in addition; None: any.
+        since: nanoseconds of CLOCK_MONOTONIC: hits before do not count.
     """
 
     pids: tuple[int, ...] = ()
@@ -186,6 +187,7 @@ class TaskFilter:
     followed: TaskSetMaps | None = None
     excluded: int = 0
     cgroups: CgroupSetMaps | None = None
+    since: int = 0
 
     @property
     def maps(self) -> dict[str, Map]:

@@ -160,8 +160,12 @@ def _avoid_private_stack(asm: Assembler) -> None:
 
 
 def _filter_tasks(asm: Assembler, task_filter: TaskFilter, reject: str) -> None:
-    # Leave pid_tgid in r9. Reject processes that are not traced, and those that have no ID in the
-    # tracer's PID namespace.
+    # Leave pid_tgid in r9. Reject hits that are too early, processes that are not traced, and those
+    # that have no ID in the tracer's PID namespace.
+    if task_filter.since:
+        asm.call(Helper.KTIME_GET_NS)
+        asm.mov(R1, task_filter.since)
+        asm.jump(Jump.LT, R0, R1, reject)
     follow = task_filter.followed is not None
     emit_current_process(asm, task_filter.namespace, "outside" if follow else reject)
     if follow:

@@ -103,6 +103,7 @@ class TracefsSession(Pollable, Closeable):
             )
         self._root = tracefs()
         self._pids = accept.pids
+        self._since = accept.since
         self._max_string = max_string
         self._decoder = Decoder(form)
         self._formats: dict[int, EventDecoder] = {}  # event ID → decoder
@@ -366,12 +367,14 @@ class TracefsSession(Pollable, Closeable):
         kind = int.from_bytes(view[:2], sys.byteorder)
         reader = self._formats.get(kind)
         if reader is None:
-            found = self._event_hits(kind, view, when, cpu)
+            found = [] if when < self._since else self._event_hits(kind, view, when, cpu)
             self._observe(kind, view)  # afterwards: what it says is true from now on
             return found
         if len(view) < reader.size:
             return ()
         self._events[kind].recorded += 1
+        if when < self._since:
+            return ()
         record = bytes(view)
         values = reader.unpack(record)
         number = values[VARIANT]
