@@ -15,7 +15,7 @@ __all__ = ("lazy_exports",)
 def lazy_exports(
     package: str, homes: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package.
+    """Return ``__getattr__`` and ``__dir__`` of a package; the latter lists public names only.
 
     Args:
         package: its ``__name__``.
@@ -44,7 +44,7 @@ def lazy_exports(
 
     def list_names() -> list[str]:
         own = vars(sys.modules[package])
-        dunders = (name for name in own if name.startswith("__"))
-        return sorted({*dunders, *own.get("__all__", ()), *sources})
+        shown = {"__version__"} & own.keys()
+        return sorted({*shown, *own.get("__all__", ()), *sources})
 
     return get, list_names
