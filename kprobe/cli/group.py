@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from usdt.base.version import VERSION
-from usdt.engine.cli.click_group import MORE_HELP, LazyGroup
+from usdt.engine.cli.click_group import MORE_HELP, LazyGroup, version_option
 from usdt.engine.cli.commands import tracing_commands
 
 __all__ = ("kprobe",)
@@ -82,6 +81,6 @@ kprobe 'do_sys_openat2(filename, return)'     # kprobe trace, in short
 
 
 @click.group(cls=_Group, commands_at=_COMMANDS, help=_HELP, epilog=MORE_HELP)
-@click.version_option(VERSION, "-V", "--version", prog_name="kprobe")
+@version_option
 def kprobe() -> None:
     """Trace kernel functions, tracepoints and system calls by name and type."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from usdt.base.version import VERSION
-from usdt.engine.cli.click_group import MORE_HELP, LazyGroup
+from usdt.engine.cli.click_group import MORE_HELP, LazyGroup, version_option
 from usdt.engine.cli.commands import tracing_commands
 
 __all__ = ("usdt",)
@@ -86,6 +85,6 @@ usdt trace -p PID 'postgresql:query__start(str(arg0))'
 
 
 @click.group(cls=LazyGroup, commands_at=_COMMANDS, help=_HELP, epilog=MORE_HELP)
-@click.version_option(VERSION, "-V", "--version", prog_name="usdt")
+@version_option
 def usdt() -> None:
     """Trace USDT probes and functions of running programs."""

@@ -1,0 +1,36 @@
+"""The part of the build that pyproject.toml cannot describe: the commit goes into what is built."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+
+sys.path.insert(0, str(Path(__file__).parent))  # isolated builds do not look here
+
+from usdt.base.version import COMMIT_FILE, commit
+
+
+class _BuildPy(build_py):
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:  # a checkout asks git whenever it is asked
+            _write_commit(self.build_lib)
+
+
+class _Sdist(sdist):
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        _write_commit(base_dir)
+
+
+def _write_commit(folder: str) -> None:
+    found = commit()
+    if found:
+        Path(folder, "usdt", COMMIT_FILE).write_text(f"{found}\n")
+
+
+setup(cmdclass={"build_py": _BuildPy, "sdist": _Sdist})
