@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -17,12 +19,16 @@ from house import ROOT
 _PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 _IGNORED = (".git", ".venv", "testbins", "tests", "build", "*.egg-info", "__pycache__", ".*_cache")
 
+_GIT = ("git", "-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of a copy of this checkout, so that nothing is written into it."""
     source = tmp_path_factory.mktemp("source") / "checkout"
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*_IGNORED))
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "One commit")):
+        subprocess.run([*_GIT, "-C", source, *words], check=True)
     out = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", out, source],
@@ -47,21 +53,49 @@ def test_a_wheel_installs_two_packages(wheel: Path) -> None:
 def test_an_installed_wheel_shows_the_examples(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
-    dependencies = sysconfig.get_path("purelib")
-    path = f"import sys; sys.path[:1] = [{str(tmp_path)!r}]; sys.path.append({dependencies!r})\n"
 
     def examples(*words: str) -> str:
-        script = (
-            f"{path}import usdt.cli; sys.argv = {['usdt', 'examples', *words]}; usdt.cli.main()"
-        )
-        command = [sys.executable, "-S", "-c", script]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout
+        return _usdt(tmp_path, "examples", *words)
 
     programs = sorted((ROOT / "examples").glob("*.py"))
     assert [line.split()[0] for line in examples().splitlines()] == [one.stem for one in programs]
     for program in programs:
         assert examples(program.stem) == program.read_text()
+
+
+def test_an_installed_wheel_shows_the_pages_of_help(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    listed = {line.split()[0] for line in _usdt(tmp_path, "help", "topics").splitlines()}
+    pages = [*(ROOT / "docs").rglob("*.md")]
+    assert {page.stem for page in pages} <= {name.removesuffix(".md") for name in listed}
+    assert (
+        _usdt(tmp_path, "help", "spans.md").rstrip()
+        == (ROOT / "docs/spans.md").read_text().rstrip()
+    )
+
+
+def test_a_wheel_knows_its_commit_and_its_extras(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    lines = _usdt(tmp_path, "--version").splitlines()
+    assert re.fullmatch(r"usdt \S+ \(commit [0-9a-f]{12}(-dirty)?\)", lines[0])
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = {*tomllib.load(file)["project"]["optional-dependencies"]} - {"dev", "docs"}
+    assert {*re.findall(r"[\w-]+", lines[1].partition(": ")[2])} <= extras
+    assert extras <= {*re.findall(r"[\w-]+", "\n".join(lines[1:]))}
+
+
+def _usdt(site: Path, *words: str) -> str:
+    """What the usdt command of an unpacked wheel prints."""
+    dependencies = sysconfig.get_path("purelib")
+    script = (
+        f"import sys; sys.path[:1] = [{str(site)!r}]; sys.path.append({dependencies!r})\n"
+        f"import usdt.cli; sys.argv = {['usdt', *words]}; usdt.cli.main()"
+    )
+    command = [sys.executable, "-S", "-c", script]
+    done = subprocess.run(command, cwd=site, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def _pythons() -> list[str]:

@@ -12,7 +12,7 @@ from house import ROOT
 from skips import need_program
 from tracing_tools import one_error, run_usdt
 
-from usdt.engine.cli.topics import TOPICS
+from usdt.engine.cli.help.topics import TOPICS
 from usdt.engine.language import BUILTINS, parse_items
 from usdt.engine.language.tree import FUNCTIONS
 
@@ -124,6 +124,10 @@ USAGE = [
     ),
     (["trace", "-c", "echo 'x", "a:b"], '-c: command "echo \'x": No closing quotation'),
     (["record", "-p", "1", "a:b"], "Missing option '-o' / '--output'."),
+    (
+        ["help", "lanuage"],
+        "No such command or topic 'lanuage'. Did you mean 'language'? List topics with: usdt help",
+    ),
 ]
 
 

@@ -7,5 +7,5 @@ commands                             definitions of trace, count, hist, stats, l
 running                              one run of a command: attach, loop, closing line
 trace, spans, record, report         implementations of these commands
 aggregates                           those that aggregate in the kernel
-topics                               the texts of ``help probes`` and ``help items``
+help                                 topics of ``help``; what ``--version`` prints
 """

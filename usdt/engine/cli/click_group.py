@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
     from usdt.base.errors import LanguageError
 
-__all__ = ("MORE_HELP", "SIZE", "LazyGroup", "Seconds", "messages_said", "plural", "run", "say")
+__all__ = (
+    "MORE_HELP",
+    "SIZE",
+    "LazyGroup",
+    "Seconds",
+    "messages_said",
+    "plural",
+    "run",
+    "say",
+    "version_option",
+)
 
 
 #: The end of the help of both commands.
@@ -33,6 +43,7 @@ MORE_HELP = """\b
 COMMAND --help   the options of a command, with examples
 help probes      how probes are named
 help items       what stands in the parentheses of a probe
+help topics      all pages: the language, aggregations, privileges, …
 """
 
 
@@ -56,13 +67,16 @@ class LazyGroup(click.Group):
         self._commands_at = commands_at
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments as click does; ``help COMMAND`` means ``COMMAND --help``."""
-        if args[:1] == ["help"] and args[1:] in (["probes"], ["items"]):
-            from usdt.engine.cli.topics import TOPICS  # noqa: PLC0415 - only where it is asked for
+        """Parse arguments as click does; ``help COMMAND`` means ``COMMAND --help``.
 
-            click.echo(TOPICS[args[1]], nl=False)
-            ctx.exit()
+        ``help TOPIC`` shows a page; a command of this name comes first.
+        """
         if args[:1] == ["help"]:
+            if len(args) == 2 and not self._matches(args[1]):
+                from usdt.engine.cli.help.topics import show_topic  # noqa: PLC0415 - not for --help
+
+                show_topic(args[1], ctx, self._commands_at)
+                ctx.exit()
             args = [*args[1:], "--help"]
         return super().parse_args(ctx, args)
 
@@ -112,7 +126,7 @@ class LazyGroup(click.Group):
         """
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._commands_at:
-            matches = [command for command in self._commands_at if command.startswith(name)]
+            matches = self._matches(name)
             if len(matches) != 1:
                 near = closest(name, self._commands_at)
                 hint = f" Did you mean {near!r}?" if near else ""
@@ -121,6 +135,28 @@ class LazyGroup(click.Group):
                 ctx.fail(f"No such command {name!r}.{hint}")
             args = [matches[0], *args[1:]]
         return super().resolve_command(ctx, args)
+
+    def _matches(self, start: str) -> list[str]:
+        return [command for command in self._commands_at if command.startswith(start)]
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value and not ctx.resilient_parsing:
+        from usdt.engine.cli.help.version import version_text  # noqa: PLC0415 - not for --help
+
+        click.echo(version_text(ctx.info_name or ""), nl=False)
+        ctx.exit()
+
+
+#: The option of a group that shows the version, the commit and the extras.
+version_option = click.option(
+    *("-V", "--version"),
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version, the commit and the installed extras.",
+)
 
 
 _MOST_DIGITS = 20  # limit of a size: int() raises an error of its own for thousands of digits
