@@ -98,6 +98,7 @@ def test_pairs_have_both_ends_after_the_moment(found: dict[str, Tool]) -> None:
 def test_no_interval_is_before_the_moment(found: dict[str, Tool]) -> None:
     records = [record for record in found["intervals"].records if "count" in record]
     assert 1 <= len(records) <= 4, records
+    assert records[0]["partial"] is True  # 500 ms do not end at that moment
 
 
 def test_a_recording_begins_there(found: dict[str, Tool]) -> None:

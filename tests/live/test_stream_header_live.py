@@ -85,6 +85,14 @@ def test_aligned_intervals_end_at_multiples_since_1970() -> None:
     assert not [end for end in ends if end % 200_000_000]
 
 
+def test_intervals_that_a_run_has_cut_are_marked() -> None:
+    words = ("--align", "-i", "3600", "-d", "0.2", "-c", "sleep 0.01", "uprobe:libc:malloc(arg0)")
+    _, *rest = _written("hist", "--json", *words)
+    assert [one["partial"] for one in rest if "count" in one] == [True]
+    done = subprocess.run([USDT, "heatmap", *words], capture_output=True, text=True, check=True)
+    assert any(line.endswith("  (partial)") for line in done.stdout.splitlines())
+
+
 def test_align_needs_intervals() -> None:
     argv = [USDT, "count", "--align", "-a", _PROBE]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -32,6 +32,27 @@ def test_missed_moments_are_skipped() -> None:
     assert schedule.left() <= 0.01
 
 
+def test_intervals_that_a_run_has_cut_are_partial() -> None:
+    at = (time.time_ns() // 250_000_000 + 1) * 250_000_000 + 125_000_000
+    schedule = Schedule(0.25, aligned=True, at=at)
+    partial = []
+    while len(partial) < 2:
+        time.sleep(max(0.0, schedule.left()))
+        if schedule.take():
+            partial.append(schedule.partial)
+    assert partial == [True, False]
+    schedule.stop()
+    assert schedule.partial
+
+
+def test_a_run_that_begins_and_ends_at_multiples_has_whole_intervals() -> None:
+    at = (time.time_ns() // 20_000_000 + 6) * 20_000_000
+    schedule = Schedule(0.02, aligned=True, at=at)
+    time.sleep((at - time.time_ns()) / 1e9 + 0.02)
+    schedule.stop()
+    assert (schedule.end, schedule.partial) == (at + 20_000_000, False)
+
+
 def test_a_run_that_ends_early_names_the_moment_to_come() -> None:
     schedule = Schedule(3600, aligned=True)
     assert not schedule.take()

@@ -49,12 +49,13 @@ class Heatmap:
         self.colour = colour
         self._span = (0, -1)
 
-    def row(self, seconds: float, counts: Sequence[int]) -> list[str]:
+    def row(self, seconds: float, counts: Sequence[int], *, mark: str = "") -> list[str]:
         """Return the lines of one interval.
 
         Args:
             seconds: the end of the interval, as from time.time().
             counts: hits of each bucket.
+            mark: ends the line.
         """
         lines = []
         first, last = spanned(counts)
@@ -66,7 +67,7 @@ class Heatmap:
                 lines += self._head()
         low, high = self._span
         cells = "".join(self._cell(counts[index]) for index in range(low, high + 1))
-        lines.append(f"{self._clock(seconds)} |{cells}| {sum(counts)}\n")
+        lines.append(f"{self._clock(seconds)} |{cells}| {sum(counts)}{mark}\n")
         return lines
 
     def _cell(self, count: int) -> str:

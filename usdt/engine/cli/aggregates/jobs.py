@@ -165,10 +165,15 @@ class AggregateJob:
             return
         self.outputs += 1
         if not self.options.output.as_json:
-            self.output.write([self._clock(time.time()) + "\n"])
+            self.output.write([f"{self._clock(time.time())}{self._partial}\n"])
         self._write(rows)
         if not self.options.output.as_json:
             self.output.write(["\n"])
+
+    @property
+    def _partial(self) -> str:
+        # What marks an interval of --align that the beginning or the end of the run has cut.
+        return "  (partial)" if self.aggregate.align and self.schedule.partial else ""
 
     def _write(self, rows: list[Row]) -> None:
         lines = self._lines(rows)
@@ -188,7 +193,7 @@ class AggregateJob:
         if self.options.output.as_json:
             about = self._about()
             when: dict[str, Any] = {
-                k: v for k, v in about.items() if k in ("time", "interval", "end")
+                k: v for k, v in about.items() if k in ("time", "interval", "end", "partial")
             }
             return [
                 *(result_line(one, self.aggregation, about, fine=self._fine) for one in shown),
@@ -219,6 +224,8 @@ class AggregateJob:
             about["interval"] = self.aggregate.interval
             if self.aggregate.align:
                 about["end"] = self.schedule.end
+                if self._partial:
+                    about["partial"] = True
         if self.options.output.realtime:
             about["timestamp"] = iso_time(time.time())
         if self.aggregation.pair is not None:
@@ -332,7 +339,7 @@ class HeatmapJob(AggregateJob):
         elif self.options.output.as_json:
             self.output.write([self._json(counts)])
         elif self.map is not None:
-            self.output.write(self.map.row(time.time(), counts))
+            self.output.write(self.map.row(time.time(), counts, mark=self._partial))
 
     def _keep(self, counts: tuple[int, ...]) -> None:
         self.rows.append((time.time(), counts))

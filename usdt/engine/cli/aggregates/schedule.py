@@ -8,6 +8,7 @@ import time
 __all__ = ("Schedule",)
 
 _SECOND = 1_000_000_000
+_NEGLIGIBLE = 1_000_000  # nanoseconds by which an interval may be shorter
 
 
 class Schedule:
@@ -29,6 +30,10 @@ class Schedule:
         self._begin = at if aligned and wait and at else self._clock() + wait
         self._origin = 0 if aligned else self._begin
         self._next = self._after(self._begin)
+        # The beginning of the interval that ends next.
+        self._since = self._begin
+        #: Whether the interval that has ended is shorter than others.
+        self.partial = False
         #: Nanoseconds: the moment that came last, or the next one if the run ends before it.
         self.end = self._next
 
@@ -49,11 +54,16 @@ class Schedule:
             return False
         if self._next > now:  # the clock was set back
             self._next = self.end = self._after(now)
+            self._since = now
             return False
         following = self._after(now)
         self.end, self._next = following - self._step, following
+        self.partial = self.end - self._since < self._step
+        self._since = self.end
         return True
 
     def stop(self) -> None:
         """Let ``end`` be the moment at which the interval would have ended."""
         self.end = self._next
+        now = min(self._clock(), self.end)
+        self.partial = now - self._since < self._step - _NEGLIGIBLE
