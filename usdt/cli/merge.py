@@ -45,6 +45,9 @@ usdt merge *.json --json -o all.json     # can be merged again
     show_default=True,
     help="Keep at most N groups.",
 )
+@click.option(
+    "--whole", is_flag=True, help="Leave out intervals that a stream has only in part (--align)."
+)
 @click.option("--strict", is_flag=True, help="Refuse streams with which anything is wrong.")
 @output_options
 @realtime_option
@@ -68,6 +71,7 @@ def merge(files: tuple[str, ...], **values: Any) -> int:
         values["as_json"],
         values["output"],
         values["max_keys"],
+        values["whole"],
     )
     return run_merge(files, options, recorded_symbols)
 

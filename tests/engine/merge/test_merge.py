@@ -226,6 +226,42 @@ def test_intervals_of_the_same_time_are_one() -> None:
     assert (found["time"], found["count"]) == (REALTIME + 5_000_000_000, 5)
 
 
+def aligned(host: str, ends: dict[int, bool]) -> list[str]:
+    """A stream of intervals with a second each: end → whether it is partial."""
+    lines = [header(host)]
+    for end, partial in ends.items():
+        when = {"time": 1000 + end - (700_000_000 if partial else 0), "interval": 1.0}
+        about = when | {"end": REALTIME + end} | ({"partial": True} if partial else {})
+        lines.append(json.dumps(about | {"probe": "p:q", "count": 1}) + "\n")
+    return lines
+
+
+SECOND = 1_000_000_000
+
+
+def test_a_partial_interval_belongs_to_its_end() -> None:
+    one = aligned("a", {5 * SECOND: True, 6 * SECOND: False, 7 * SECOND: True})
+    other = aligned("b", {6 * SECOND: False, 7 * SECOND: False})
+    lines = json_lines(merged(one, other), Choice())
+    found = [json.loads(line) for line in lines]
+    assert [(line["time"] - REALTIME, line["count"], "partial" in line) for line in found] == [
+        (5 * SECOND, 1, True),
+        (6 * SECOND, 2, False),
+        (7 * SECOND, 2, True),
+    ]
+    text = text_lines(merged(again(merged(one, other))), Choice())
+    assert sum("(partial)" in line for line in text) == 2
+
+
+def test_partial_intervals_can_be_left_out() -> None:
+    merge = Merge(whole=True)
+    source = merge.source("s")
+    for line in aligned("a", {5 * SECOND: True, 6 * SECOND: False}):
+        merge.add(line, source)
+    assert [group.end for group in merge.groups()] == [REALTIME + 6 * SECOND]
+    assert merge.partial == 1
+
+
 def test_intervals_that_are_not_aligned_are_noted() -> None:
     problems: list[str] = []
     merge = Merge(warn=problems.append)

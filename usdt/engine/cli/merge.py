@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
-from usdt.engine.cli.click_group import say
+from usdt.engine.cli.click_group import plural, say
 from usdt.engine.merge.event_text import EventText
 from usdt.engine.merge.events import event_json, in_order, is_event, recorded, traced
 from usdt.engine.merge.merge import MAX_KEYS, Merge, decoded
@@ -51,6 +51,7 @@ class MergeOptions:
         as_json: whether to write a stream.
         output: a file; None is standard output.
         max_keys: the most keys that are kept.
+        whole: whether intervals that a stream has only in part are left out.
         wanted: whether the events of a probe are shown; None shows all.
         lines: whether user stacks of recordings have source lines.
     """
@@ -61,6 +62,7 @@ class MergeOptions:
     as_json: bool = False
     output: str | None = None
     max_keys: int = MAX_KEYS
+    whole: bool = False
     wanted: Callable[[str], bool] | None = None
     lines: bool = False
 
@@ -102,7 +104,11 @@ class _Run:
         self.output = output
         self.symbols = symbols
         self.merge = Merge(
-            by_host=options.by_host, strict=options.strict, max_keys=options.max_keys, warn=say
+            by_host=options.by_host,
+            strict=options.strict,
+            max_keys=options.max_keys,
+            whole=options.whole,
+            warn=say,
         )
         self.sources: list[Source] = []
         self.events: list[Iterator[Event]] = []
@@ -152,6 +158,8 @@ class _Run:
         self.output.write((json_lines if as_json else text_lines)(self.merge, choice))
         for source in self.sources:
             source.close()
+        if self.options.whole and self.merge.partial:
+            say(f"left out: {plural(self.merge.partial, 'partial interval')}")
         for line in loss_lines(self.merge):
             say(line)
         say(closing_line(self.merge, self.shown))

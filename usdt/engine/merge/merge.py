@@ -89,12 +89,14 @@ class Group:
         end: the end of their interval, CLOCK_REALTIME, nanoseconds; None without intervals.
         results: the results, in no order.
         keys: the names of the parts of their keys.
+        partial: whether a stream has only a part of the interval.
     """
 
     shape: Shape
     end: int | None
     results: tuple[Result, ...]
     keys: tuple[str, ...]
+    partial: bool = False
 
 
 class Merge:
@@ -107,6 +109,7 @@ class Merge:
         by_host: whether machines are kept apart: the key begins with ``host``.
         strict: whether a problem is an error.
         max_keys: the most keys that are kept; hits of others count as lost.
+        whole: whether groups() leaves out intervals that a stream has only in part.
         warn: takes the line about a problem.
 
     Attributes:
@@ -127,6 +130,7 @@ class Merge:
         by_host: bool = False,
         strict: bool = False,
         max_keys: int = MAX_KEYS,
+        whole: bool = False,
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.by_host = by_host
@@ -144,10 +148,12 @@ class Merge:
         self._strict = strict
         self._warn = warn
         self._max_keys = max_keys
+        self._whole = whole
         self._text = 0
         self._keys = 0
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._shapes: list[Shape] = []
+        self._partial: set[tuple[int, int | None]] = set()
         self._entries: dict[tuple[int, int | None], dict[Hashable, _Entry]] = {}
         self._runs: dict[Hashable, str] = {}
         self._described: dict[Hashable, str] = {}
@@ -258,6 +264,8 @@ class Merge:
             raise BadResultError("probe, request: texts expected")
         end = self._end(found, shape, source)
         entries = self._entries.setdefault((number, end), {})
+        if found.get("partial"):
+            self._partial.add((number, end))
         same = (found["probe"], request, host, key_identity(key) if key else None)
         entry = entries.get(same)
         if entry is None:
@@ -299,6 +307,8 @@ class Merge:
         # Returns the end of a result's interval. Machines read at slightly different times.
         if "time" not in found:
             return None
+        if shape.interval is not None and "end" in found:
+            return integer(found["end"])
         end = integer(found["time"]) + source.offset
         if source.clock is None:
             source.once("no header before the results: the times are taken as CLOCK_REALTIME")
@@ -340,15 +350,22 @@ class Merge:
 
     # ------------------------------------------------------------ output
 
+    @property
+    def partial(self) -> int:
+        """The number of intervals that a stream has only in part."""
+        return len({end for _, end in self._partial})
+
     def groups(self) -> list[Group]:
         """Return the merged results: kinds in the order of their streams, intervals in time."""
         found = []
         for number, end in sorted(self._entries, key=lambda one: (one[0], one[1] or 0)):
+            if self._whole and (number, end) in self._partial:
+                continue
             shape = self._shapes[number]
             entries = self._entries[number, end].values()
             results = tuple(entry.result(shape, by_host=self.by_host) for entry in entries)
             keys = ("host", *shape.keys) if self.by_host else shape.keys
-            found.append(Group(shape, end, results, keys))
+            found.append(Group(shape, end, results, keys, (number, end) in self._partial))
         return found
 
 

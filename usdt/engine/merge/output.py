@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ("Choice", "closing_line", "header_line", "json_lines", "loss_lines", "text_lines")
 
 _SECOND = 1_000_000_000
+_WHEN = ("time", "interval", "partial")  # members of an interval
 _MOST_HOSTS = 10_000  # that the header names
 
 
@@ -87,7 +88,11 @@ def _table_lines(group: Group, choice: Choice) -> list[str]:
         lines = histograms(shown, aggregation, what=escape(shape.what), fine=shape.fine)
     if group.end is None:
         return lines
-    return [_clock(group.end, shape.interval, choice) + "\n", *lines, "\n"]
+    return [_clock(group.end, shape.interval, choice) + _mark(group) + "\n", *lines, "\n"]
+
+
+def _mark(group: Group) -> str:
+    return "  (partial)" if group.partial else ""
 
 
 def _clock(end: int, interval: float | None, choice: Choice) -> str:
@@ -114,7 +119,8 @@ def _heatmaps(groups: Sequence[Group], choice: Choice) -> list[str]:
 
         heatmap = Heatmap(shape.aggregation.buckets, unit, colour=choice.colour, clock=clock)
         for group, result in found:
-            lines += heatmap.row((group.end or 0) / _SECOND, result.value.buckets)
+            end = (group.end or 0) / _SECOND
+            lines += heatmap.row(end, result.value.buckets, mark=_mark(group))
         lines += heatmap.legend()
     return lines
 
@@ -158,7 +164,7 @@ def json_lines(merge: Merge, choice: Choice) -> list[str]:
             for result in shown
         )
         if left_out.keys:
-            when: dict[str, Any] = {k: v for k, v in about.items() if k in ("time", "interval")}
+            when: dict[str, Any] = {k: v for k, v in about.items() if k in _WHEN}
             lines.append(left_out_line(left_out, when))
     if merge.left_out.keys:
         lines.append(left_out_line(merge.left_out, {}))
@@ -172,6 +178,8 @@ def _about(group: Group, choice: Choice) -> dict[str, Any]:
         about["time"] = group.end
         if shape.interval is not None:
             about["interval"] = shape.interval
+        if group.partial:
+            about["partial"] = True
         if choice.realtime:
             about["timestamp"] = WallClock(0).iso(group.end)
     if shape.aggregation.pair is not None:
