@@ -1,4 +1,7 @@
-"""The part of the build that pyproject.toml cannot describe: the commit goes into what is built."""
+"""The parts of the build that pyproject.toml cannot describe.
+
+The commit goes into what is built, and so do the man pages, which are made of the help.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from setuptools.command.sdist import sdist
 
 sys.path.insert(0, str(Path(__file__).parent))  # isolated builds do not look here
 
+from tools.man_pages import write_man_pages
 from usdt.base.version import COMMIT_FILE, commit
 
 
@@ -19,6 +23,8 @@ class _BuildPy(build_py):
         super().run()
         if not self.editable_mode:  # a checkout asks git whenever it is asked
             _write_commit(self.build_lib)
+            made = Path(self.get_finalized_command("build").build_base, "man")
+            self.distribution.data_files = [("share/man/man1", write_man_pages(made))]
 
 
 class _Sdist(sdist):

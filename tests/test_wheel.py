@@ -43,8 +43,9 @@ def test_a_wheel_installs_two_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     top = {name.partition("/")[0] for name in names}
-    assert {name for name in top if not name.endswith(".dist-info")} == {"kprobe", "usdt"}
-    assert len(top) == 3
+    own = {name for name in top if not name.endswith((".dist-info", ".data"))}
+    assert own == {"kprobe", "usdt"}
+    assert len(top) == 4
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "usdt").rglob("*.py")}
     assert modules <= set(names)
     assert {"usdt/py.typed", "kprobe/py.typed"} <= set(names)
@@ -84,6 +85,14 @@ def test_a_wheel_knows_its_commit_and_its_extras(wheel: Path, tmp_path: Path) ->
         extras = {*tomllib.load(file)["project"]["optional-dependencies"]} - {"dev", "docs"}
     assert {*re.findall(r"[\w-]+", lines[1].partition(": ")[2])} <= extras
     assert extras <= {*re.findall(r"[\w-]+", "\n".join(lines[1:]))}
+
+
+def test_a_wheel_installs_man_pages(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    pages = {name.partition(".data/data/")[2] for name in names if name.endswith(".1")}
+    assert {"share/man/man1/usdt-trace.1", "share/man/man1/kprobe.1"} <= pages
+    assert all(page.startswith("share/man/man1/") for page in pages)
 
 
 def _usdt(site: Path, *words: str) -> str:
