@@ -33,7 +33,9 @@ class OpenFile:
 
     def close(self) -> None:
         """Close the file; idempotent."""
-        descriptor, self._descriptor = self._descriptor, -1
+        # ^C may come before __init__ has run.
+        descriptor = getattr(self, "_descriptor", -1)
+        self._descriptor = -1
         if descriptor >= 0:
             os.close(descriptor)
 

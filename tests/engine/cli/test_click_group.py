@@ -133,6 +133,28 @@ _ENDS = {
 }
 
 
+_INTERRUPTED = """
+from usdt.base.interrupts import note_interrupts; import signal
+    note_interrupts()
+    class Descriptor:
+        def __set_name__(self, owner, name):
+            signal.raise_signal(signal.SIGINT)
+    def class_(): type("Made", (), {"member": Descriptor()})
+    def closed():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            raise ValueError("a half-made thing cannot be closed")
+    """
+
+
+# Python 3.11 raises RuntimeError from a class that is being made.
+@pytest.mark.parametrize("what", ["class_()", "closed()"])
+def test_what_an_interrupt_becomes_shows_no_traceback(what: str) -> None:
+    done = program(_INTERRUPTED.strip() + "\n    " + what)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize(("body", "code", "error"), _ENDS.values(), ids=_ENDS)
 def test_ends(body: str, code: int, error: str) -> None:
     done = program(body)

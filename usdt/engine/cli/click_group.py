@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from usdt.base.durations import nanoseconds
+from usdt.base.interrupts import interrupted
 from usdt.base.text import closest, printable
 
 if TYPE_CHECKING:
@@ -260,12 +261,23 @@ def run(command: click.Command, name: str) -> NoReturn:
         code = _error("the input is nested too deeply")
     except MemoryError:
         code = _error("out of memory")
-    except RuntimeError as err:
-        if str(err) != _NO_THREAD:
+    except Exception as err:
+        reason = _unforeseen(err)
+        if reason is None:
             raise
-        code = _error(f"{err}: too little memory or too many threads (ulimit -v, -u)")
+        code = reason
     _flush()
     sys.exit(code)
+
+
+def _unforeseen(err: Exception) -> int | None:
+    # Python may raise another exception in place of KeyboardInterrupt: RuntimeError until 3.11 if a
+    # class was being made (__set_name__), and whatever a C function makes of it.
+    if interrupted():
+        return 130
+    if isinstance(err, RuntimeError) and str(err) == _NO_THREAD:
+        return _error(f"{err}: too little memory or too many threads (ulimit -v, -u)")
+    return None
 
 
 def _repair_streams() -> None:
