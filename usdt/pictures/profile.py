@@ -1,0 +1,152 @@
+"""Stacks with their weights, from any source: what pictures and profiles are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ("HITS", "KINDS", "MAX_FRAMES", "Frame", "Label", "Profile", "Sample", "Weight")
+
+#: The kinds of frames. "label" is a command or another key, "note" what stands for no function.
+KINDS = ("native", "inlined", "python", "jit", "kernel", "label", "note")
+
+#: The most frames of a stack; of a deeper one the innermost are kept.
+MAX_FRAMES = 1000
+
+_MAX_STACKS = 1 << 18  # distinct ones
+_OTHERS = "[other stacks]"
+
+#: The name and the text of a key: ``("comm", "python3")``.
+Label = tuple[str, str]
+
+
+@frozen
+class Frame:
+    """A function of a stack, the same in all processes.
+
+    Attributes:
+        name: the function; what stands for it if its name is not known.
+        kind: one of :data:`KINDS`.
+        module: the file, or ``[kernel]``; "" if it is not known.
+        build_id: the build ID of the file; "" if it is not known.
+        address: the link-time address in the file; 0 if it is not known.
+        file: the source file; "" if it is not known.
+        line: the line in it; 0 if it is not known.
+    """
+
+    name: str
+    kind: str = "native"
+    module: str = ""
+    build_id: str = ""
+    address: int = 0
+    file: str = ""
+    line: int = 0
+
+    @property
+    def title(self) -> str:
+        """The name, with the source line if it is known: ``work (shop.c:3)``."""
+        if not self.file:
+            return self.name
+        return f"{self.name} ({self.file.rpartition('/')[2]}:{self.line or '?'})"
+
+
+@frozen
+class Weight:
+    """What the numbers of samples are.
+
+    Attributes:
+        name: ``hits``, ``duration``, or the expression that was added up.
+        unit: ``count``, ``nanoseconds`` or ``bytes``, as in pprof; "" for another number.
+    """
+
+    name: str
+    unit: str = ""
+
+
+#: The weight that every profile has first.
+HITS = Weight("hits", "count")
+
+
+@frozen
+class Sample:
+    """A distinct stack.
+
+    Attributes:
+        labels: the keys that are no stacks, the command first.
+        frames: the functions, the outermost first.
+        values: a number for each weight of the profile.
+    """
+
+    labels: tuple[Label, ...]
+    frames: tuple[Frame, ...]
+    values: tuple[int, ...]
+
+    def path(self) -> Iterator[Frame]:
+        """Yield the labels as frames, then the functions."""
+        for name, text in self.labels:
+            yield Frame(text if name == "comm" else f"{name}={text}", "label")
+        yield from self.frames
+
+
+class Profile:
+    """Stacks, added up. Memory grows with distinct stacks, up to a limit.
+
+    Args:
+        weights: what the numbers of each stack are.
+
+    Attributes:
+        title: what was traced.
+        weights: what the numbers of each stack are.
+        other: how many hits are in the stack ``[other stacks]``, because there are too many.
+        cut: how many stacks lack their outermost frames, because they are too deep.
+    """
+
+    def __init__(self, *weights: Weight, title: str = "") -> None:
+        self.title = title
+        self.weights = weights or (HITS,)
+        self.other = 0
+        self.cut = 0
+        self._values: dict[tuple[tuple[Label, ...], tuple[Frame, ...]], list[int]] = {}
+
+    def add(
+        self, labels: tuple[Label, ...], frames: tuple[Frame, ...], values: Sequence[int]
+    ) -> None:
+        """Add hits with a stack, whose frames are given outermost first.
+
+        Args:
+            labels: the keys that are no stacks.
+            frames: the functions.
+            values: a number for each weight.
+        """
+        if len(frames) > MAX_FRAMES:
+            frames = (Frame("[cut]", "note"), *frames[-MAX_FRAMES:])
+            self.cut += values[0]
+        known = self._values.get((labels, frames))
+        if known is None:
+            if len(self._values) >= _MAX_STACKS:
+                self.other += values[0]
+                labels, frames = (), (Frame(_OTHERS, "note"),)
+            known = self._values.setdefault((labels, frames), [0] * len(self.weights))
+        for index, value in enumerate(values):
+            known[index] += value
+
+    def samples(self) -> list[Sample]:
+        """Return all distinct stacks, in the order of their first hits."""
+        return [
+            Sample(labels, frames, (*values,)) for (labels, frames), values in self._values.items()
+        ]
+
+    def notices(self) -> list[str]:
+        """Return what the profile lacks, for people."""
+        notices = []
+        if self.other:
+            notices.append(
+                f"more than {_MAX_STACKS} distinct stacks: {self.other} hits are in {_OTHERS}"
+            )
+        if self.cut:
+            notices.append(f"the stacks of {self.cut} hits have more than {MAX_FRAMES} frames: cut")
+        return notices
