@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from usdt.engine.api import sessions
 from usdt.engine.api.attach import (
@@ -19,6 +19,7 @@ from usdt.engine.run.options import LIBRARY_TIMEOUT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from usdt.engine.api.attach import CgroupOptions
     from usdt.engine.api.events import Events
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import ProbeKind
@@ -44,6 +45,7 @@ def attach(
     symbols: Iterable[str] = (),
     debuginfod: bool = False,
     on_event: Callable[[Event], object] | None = None,
+    **cgroups: Unpack[CgroupOptions],
 ) -> Events[Event]:
     """Attach to probes of the kernel and return their events.
 
@@ -71,6 +73,9 @@ def attach(
         symbols: directories in which the files of user stacks are found by build ID.
         debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
         on_event: called by :meth:`Events.run` with each event.
+        cgroups: ``container``, ``pod``, ``unit`` or ``cgroup``: trace only in these, each a name or
+            several, as --container, --pod, --unit and --cgroup do. Without ``pid`` they are the
+            targets.
 
     Raises:
         LanguageError: a probe or an item is not valid, or names no field.
@@ -86,7 +91,12 @@ def attach(
         ...         print(event.pid, event.args["filename"])
     """
     targets = target_options(
-        pid=pid, command=command, user=user, follow=follow, library_timeout=library_timeout
+        pid=pid,
+        command=command,
+        user=user,
+        follow=follow,
+        library_timeout=library_timeout,
+        **cgroups,
     )
     requests = parse_probes(probes, "kprobe")
     options = trace_options(
@@ -122,6 +132,7 @@ def spans(
     jit_map: bool = False,
     symbols: Iterable[str] = (),
     debuginfod: bool = False,
+    **cgroups: Unpack[CgroupOptions],
 ) -> Events[Span]:
     """Return calls of a function, or pairs of probes, with their duration.
 
@@ -150,6 +161,7 @@ def spans(
         jit_map: let Java virtual machines write their perf maps, for names in user stacks.
         symbols: directories in which the files of user stacks are found by build ID.
         debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
+        cgroups: trace only in these, as for :func:`attach`.
 
     Raises:
         LanguageError: a probe, an item or a key is not valid.
@@ -167,6 +179,7 @@ def spans(
         user=user,
         follow=follow,
         library_timeout=library_timeout,
+        **cgroups,
     )
     options = trace_options(
         buffer=buffer,

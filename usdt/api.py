@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from usdt.engine.api.attach import (
     open_events,
@@ -20,6 +20,7 @@ from usdt.targets.listing_files import find_probes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from usdt.engine.api.attach import CgroupOptions
     from usdt.engine.api.events import Events
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.output.formatters.formatter import Event, Span
@@ -72,6 +73,7 @@ def attach(
     symbols: Iterable[str] = (),
     debuginfod: bool = False,
     on_event: Callable[[Event], object] | None = None,
+    **cgroups: Unpack[CgroupOptions],
 ) -> Events[Event]:
     """Attach to probes and return their events.
 
@@ -100,6 +102,9 @@ def attach(
         symbols: directories in which the files of user stacks are found by build ID.
         debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
         on_event: called by :meth:`Events.run` with each event.
+        cgroups: ``container``, ``pod``, ``unit`` or ``cgroup``: trace only in these, each a name or
+            several, as --container, --pod, --unit and --cgroup do. Without ``pid`` they are the
+            targets.
 
     Raises:
         LanguageError: a probe or an item is not valid.
@@ -120,6 +125,7 @@ def attach(
         all_processes=all_processes,
         follow=follow,
         library_timeout=library_timeout,
+        **cgroups,
     )
     requests = parse_probes(probes, "usdt")
     options = trace_options(
@@ -156,6 +162,7 @@ def spans(
     jit_map: bool = False,
     symbols: Iterable[str] = (),
     debuginfod: bool = False,
+    **cgroups: Unpack[CgroupOptions],
 ) -> Events[Span]:
     """Return calls of a function, or pairs of probes, with their duration.
 
@@ -185,6 +192,7 @@ def spans(
         jit_map: let Java virtual machines write their perf maps, for names in user stacks.
         symbols: directories in which the files of user stacks are found by build ID.
         debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
+        cgroups: trace only in these, as for :func:`attach`.
 
     Raises:
         LanguageError: a probe, an item or a key is not valid.
@@ -203,6 +211,7 @@ def spans(
         all_processes=all_processes,
         follow=follow,
         library_timeout=library_timeout,
+        **cgroups,
     )
     options = trace_options(
         buffer=buffer,

@@ -11,6 +11,8 @@ from containers import Container, container
 from fixtures import Fixture, build, start
 from tracing_tools import one_error, private, run_usdt, tracing
 
+import kprobe
+import usdt
 from usdt.bpf import features
 
 if TYPE_CHECKING:
@@ -67,6 +69,22 @@ def test_a_container_by_everything_that_names_it(shop: Container, option: str) -
         number = _fired(shop)
         assert len(tool.wait_events(number)) == number
         tool.stop()
+
+
+def test_the_python_interface_traces_a_container(shop: Container, outside: Fixture) -> None:
+    with (
+        usdt.attach("usr/bin/app:ints:i8(container)", container=shop.name) as events,
+        usdt.Session(pod=[shop.pod]) as session,
+        kprobe.Session(container=shop.id) as kernel,
+    ):
+        counted = session.count("ints:i8", by="container")
+        writes = kernel.count("syscall:write", by="pid")
+        outside.fire()
+        _fired(shop)
+        hits = events.finish()
+        assert {(hit.pid, hit.args["container"]) for hit in hits} == {(shop.pid, shop.name)}
+        assert dict(counted) == {shop.name: len(hits)}
+        assert {*writes} == {shop.pid}
 
 
 def test_functions_and_symbols_are_those_of_the_container(shop: Container) -> None:

@@ -28,6 +28,9 @@ from usdt.engine.api.attach import target_options
         ({"buffer": "8M"}, "buffer '8M': expected a number of bytes, an integer"),
         ({"backlog": 1.5}, "backlog 1.5: expected a number of bytes, an integer"),
         ({"max_string": None}, "max_string None: expected a number of bytes, an integer"),
+        ({"container": 7}, "container 7: expected a name, a string"),
+        ({"pod": ["a/b", b"c"]}, "pod b'c': expected a name, a string"),
+        ({"cgroups": "/a"}, "unexpected keyword argument 'cgroups'"),
         ({"command": ["sleep", 1]}, "command ['sleep', 1]: expected a string, or a list"),
     ],
     ids=repr,
@@ -45,6 +48,21 @@ def test_a_probe_that_is_no_string() -> None:
 def test_process_ids_are_one_or_several() -> None:
     for pid, found in ((5, (5,)), ([5, 6], (5, 6)), (range(2), (0, 1)), (None, ())):
         assert target_options(pid=pid, library_timeout=None).pids == found
+
+
+def test_cgroups_are_named_one_or_several() -> None:
+    made = target_options(pid=None, library_timeout=None, container="web", unit=["a", "b.service"])
+    assert [choice.written for choice in made.cgroups] == [
+        "--container web",
+        "--unit a",
+        "--unit b.service",
+    ]
+
+
+@pytest.mark.parametrize("module", [usdt, kprobe], ids=["usdt", "kprobe"])
+def test_a_command_excludes_cgroups(module: Any) -> None:
+    with pytest.raises(usdt.TargetError, match="pod: a command starts in the cgroup of this"):
+        module.attach("syscall:openat", command="true", pod="a/b")
 
 
 def test_a_string_command_is_split_as_by_a_shell() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
@@ -32,6 +32,7 @@ from usdt.engine.runtime.session import RingBufferSession
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.cgroups.selection import CgroupChoice
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import ProbeKind, ProbeText
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.session import BpfSession
 
 __all__ = (
+    "CgroupOptions",
     "StackNames",
     "attach_and_release",
     "open_events",
@@ -51,6 +53,15 @@ __all__ = (
 )
 
 
+class CgroupOptions(TypedDict, total=False):
+    """Whom to trace by cgroup: each is a name, or several."""
+
+    container: str | Iterable[str]
+    pod: str | Iterable[str]
+    unit: str | Iterable[str]
+    cgroup: str | Iterable[str]
+
+
 def target_options(
     *,
     pid: int | Iterable[int] | None,
@@ -59,14 +70,20 @@ def target_options(
     all_processes: bool = False,
     follow: bool = False,
     library_timeout: float | None,
+    **cgroups: Unpack[CgroupOptions],
 ) -> TargetOptions:
     """Return the parameters that public functions have in common as one record.
 
     Raises:
         TypeError: an argument has a wrong type.
-        TargetError: ``command`` is a string that a shell could not split, or there is a ``user``
-            without a ``command``.
+        TargetError: ``command`` is a string that a shell could not split, there is a ``user``
+            without a ``command``, or a ``command`` with a cgroup.
     """
+    choices = _cgroup_choices(**cgroups)
+    if choices and command is not None:
+        raise TargetError(
+            f"{choices[0].option}: a command starts in the cgroup of this process; leave it out"
+        )
     if user is not None and not isinstance(user, str):
         raise TypeError(f"user {user!r}: expected the name of a user, a string")
     if user is not None and command is None:
@@ -78,6 +95,7 @@ def target_options(
         follow,
         library_timeout,
         user,
+        choices,
     )
 
 
@@ -123,6 +141,32 @@ def parse_probes(probes: Iterable[str], kind: ProbeKind) -> list[ProbeText]:
         if not isinstance(text, str):
             raise TypeError(f"probe {text!r}: expected a string, as in 'provider:name(arg0)'")
     return [parse_probe(text, default=kind) for text in probes]
+
+
+def _cgroup_choices(
+    *,
+    container: str | Iterable[str] = (),
+    pod: str | Iterable[str] = (),
+    unit: str | Iterable[str] = (),
+    cgroup: str | Iterable[str] = (),
+) -> tuple[CgroupChoice, ...]:
+    from usdt.cgroups.selection import CgroupChoice  # noqa: PLC0415 - few programs need it
+
+    return (
+        *(CgroupChoice("container", name) for name in _names("container", container)),
+        *(CgroupChoice("pod", name) for name in _names("pod", pod)),
+        *(CgroupChoice("unit", name) for name in _names("unit", unit)),
+        *(CgroupChoice("cgroup", name) for name in _names("cgroup", cgroup)),
+    )
+
+
+def _names(what: str, given: object) -> tuple[str, ...]:
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
+    names: tuple[str, ...] = tuple(given) if several else (given,)  # type: ignore[arg-type, assignment]
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} {name!r}: expected a name, a string")
+    return names
 
 
 def _process_ids(pid: int | Iterable[int] | None) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.spec import Linear
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.aggregates import Histogram
+    from usdt.engine.api.attach import CgroupOptions
     from usdt.engine.api.events import Events
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import ProbeKind
@@ -79,6 +80,8 @@ class Session:
         jit_map: let Java virtual machines write their perf maps, for names in user stacks.
         symbols: directories in which the files of user stacks are found by build ID.
         debuginfod: whether to ask the servers of the environment's ``DEBUGINFOD_URLS`` for them.
+        cgroups: ``container``, ``pod``, ``unit`` or ``cgroup``: trace only in these, as for
+            :func:`usdt.attach`.
 
     Raises:
         TracingError: from its methods, as from :func:`usdt.attach` and :func:`kprobe.attach`.
@@ -111,9 +114,14 @@ class Session:
         jit_map: bool = False,
         symbols: Iterable[str] = (),
         debuginfod: bool = False,
+        **cgroups: Unpack[CgroupOptions],
     ) -> None:
         self._target_options = target_options(
-            pid=pid, all_processes=all_processes, follow=follow, library_timeout=library_timeout
+            pid=pid,
+            all_processes=all_processes,
+            follow=follow,
+            library_timeout=library_timeout,
+            **cgroups,
         )
         self._options = trace_options(
             buffer=buffer,
