@@ -6,6 +6,7 @@ Patterns leave out events that somebody defined (``kprobe_events``, ``uprobe_eve
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import functools
 import os
@@ -74,7 +75,7 @@ def events() -> tuple[Event, ...]:
     try:
         for category in _folders(root / "events"):
             if category.name not in _NO_EVENTS:
-                found += [Event(category.name, event.name) for event in _folders(category)]
+                found += [Event(category.name, event) for event in _events_of(category)]
     except OSError as err:
         raise TracingError(
             f"{err.filename}: {err.strerror}: tracepoints are listed there; run as root"
@@ -115,6 +116,16 @@ def _defined(root: Path) -> list[tuple[tuple[str, str], str]]:
 def _folders(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
     with os.scandir(path) as entries:
         return sorted((one for one in entries if one.is_dir()), key=lambda one: one.name)
+
+
+def _events_of(category: os.DirEntry[str]) -> list[str]:
+    # The group of a dynamic event may be removed meanwhile: the kernel then says one of the two.
+    try:
+        return [event.name for event in _folders(category)]
+    except OSError as err:
+        if err.errno not in (errno.ENOENT, errno.EINVAL):
+            raise
+        return []
 
 
 def matching(category: str, name: str) -> list[Event]:
