@@ -21,9 +21,9 @@ def _stores(tmp_path: Path, environment: dict[str, str], *, user: int = 0) -> bo
     # Whether a process of a user, with an environment of its own, stores and loads.
     code = """
 import os, sys
-from usdt.base import cache_folder
+from usdt.base import files
 from usdt.dwarf.units import cache
-cache_folder._ROOT_CACHE = sys.argv[1]
+files._ROOT_CACHE = sys.argv[1]
 os.setgroups([])
 os.setresgid(*[int(sys.argv[2])] * 3)
 os.setresuid(*[int(sys.argv[2])] * 3)

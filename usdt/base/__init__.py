@@ -5,8 +5,8 @@ frozen        ``@frozen``: immutable, slotted records; ``replace()`` copies one 
 text          characters safe for a terminal; the closest of known names
 machine       the CPU of the kernel and of this process, word size and byte order
 lazy_exports  names of a package that are imported when they are first used
-cache_folder  the user's directory for caches
 closeable     ``Closeable``; file descriptors that are closed once
 interrupts    ^C while a command starts
-files         files that are opened without waiting; ``version``: that of the distribution
+files         files that are opened without waiting; the user's directory for caches
+version       that of the distribution
 """

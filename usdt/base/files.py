@@ -1,12 +1,26 @@
-"""Opening files that others name."""
+"""Opening files that others name, and the user's directory for caches.
+
+That directory is ``$XDG_CACHE_HOME``, else ``~/.cache``. Root with the home directory of another
+user (sudo) uses ``/var/cache``: the user could lead it elsewhere. Directories are opened one below
+the other, and only those above our own may be links, for root none. Our own must be ours and not
+writable by others.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from typing import TYPE_CHECKING
 
-__all__ = ("open_at_once",)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("open_at_once", "open_cache_folder")
+
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_ROOT_CACHE = "/var/cache"
 
 
 def open_at_once(path: str) -> int:
@@ -23,3 +37,66 @@ def open_at_once(path: str) -> int:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     os.set_blocking(number, True)
     return number
+
+
+def open_cache_folder(names: Sequence[str], *, create: bool = True, base: str = "") -> int | None:
+    """Open a directory below the user's cache directory; the caller closes the descriptor.
+
+    Args:
+        names: the names of our own directories, each below the one before.
+        create: create what is missing.
+        base: an absolute path that is used instead of the user's cache directory.
+
+    Returns:
+        The descriptor; None if there is no such directory that only this user can write to.
+    """
+    base = base or os.environ.get("XDG_CACHE_HOME", "")
+    home = ""
+    if not base.startswith("/"):
+        home = base = os.path.expanduser("~")  # noqa: PTH111 - text
+        if not os.geteuid() and not _is_ours(home):
+            home, base = "", _ROOT_CACHE
+    if not base.startswith("/"):
+        return None
+    above = [part for part in (*base.split("/"), ".cache" if home else "") if part]
+    try:
+        return _descend(above, names, create=create)
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return None
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return os.stat(path).st_uid == os.geteuid()  # noqa: PTH116 - text
+    except (OSError, ValueError):
+        return False
+
+
+def _descend(above: Sequence[str], names: Sequence[str], *, create: bool) -> int:
+    # Opens our directories below others.
+    links = os.O_NOFOLLOW if not os.geteuid() else 0
+    folder = os.open("/", os.O_PATH | _OPEN_FOLDER)
+    for part in above:
+        folder = _below(folder, part, os.O_PATH | links, create=create)
+    for part in names:
+        folder = _below(folder, part, os.O_NOFOLLOW, create=create)
+        status = os.fstat(folder)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            os.close(folder)
+            raise PermissionError(errno.EPERM, "a directory that others can write to", part)
+    return folder
+
+
+def _below(folder: int, name: str, flags: int, *, create: bool) -> int:
+    # Opens a directory in another, which is closed.
+    try:
+        try:
+            return os.open(name, _OPEN_FOLDER | flags, dir_fd=folder)
+        except FileNotFoundError:
+            if not create:
+                raise
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=folder)
+            return os.open(name, _OPEN_FOLDER | flags, dir_fd=folder)
+    finally:
+        os.close(folder)

@@ -1,6 +1,6 @@
 """A cache of decompressed sections and indexes: ``$XDG_CACHE_HOME/usdt-toolkit/dwarf``.
 
-The directory is opened by :mod:`usdt.base.cache_folder`; files are opened, renamed and deleted by
+The directory is opened by :mod:`usdt.base.files`; files are opened, renamed and deleted by
 its descriptor. Files are created atomically and are private to their owner. A header has the
 format's version, the key, the length and a checksum. A file that does not match its header is
 ignored. When the cache is full, the least recently used files are deleted.
@@ -17,7 +17,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from usdt.base.cache_folder import open_cache_folder
+from usdt.base.files import open_cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Literal
 
-from usdt.base.cache_folder import open_cache_folder
 from usdt.base.errors import ElfError, TargetError
+from usdt.base.files import open_cache_folder
 from usdt.elf.file import ElfFile
 
 if TYPE_CHECKING:
