@@ -85,7 +85,7 @@ def attach(
         SyscallError: the kernel refuses; EPERM without CAP_BPF and CAP_PERFMON.
         TypeError: an argument has a wrong type.
 
-    Example:
+    Examples:
         >>> with kprobe.attach("tracepoint:sched:sched_process_exec(filename)") as events:
         ...     for event in events:
         ...         print(event.pid, event.args["filename"])
@@ -168,7 +168,7 @@ def spans(
         TracingError: as from :func:`attach`; or ``slower`` is no duration.
         TypeError: an argument has a wrong type.
 
-    Example:
+    Examples:
         >>> for span in kprobe.spans("syscall:openat(filename, return)", slower="1ms"):
         ...     print(span.start, span.duration, span.args, span.end_args)
     """
@@ -198,7 +198,7 @@ class Session(sessions.Session):
     Raises:
         TracingError: from its methods, as from :func:`kprobe.attach`.
 
-    Example:
+    Examples:
         >>> with kprobe.Session(pid=1234) as session:
         ...     times = session.latency("syscall:read", "syscall:read(return >= 0)")
         ...     session.run(10)

@@ -32,7 +32,7 @@ class DataType:
     Raises:
         BtfError: from its methods: the type has no size, is nested too deeply or too large.
 
-    Example:
+    Examples:
         >>> head = kprobe.types()["struct list_head"]
         >>> head.size, head.value(bytes(16))
         (16, {'next': '0x0', 'prev': '0x0'})
@@ -109,7 +109,7 @@ class Types:
     Raises:
         BtfError: ``types[name]``: no type has that name; the message names the closest one.
 
-    Example:
+    Examples:
         >>> types = kprobe.types()
         >>> types["struct sock"].size, types["unsigned int"].size
         (760, 4)
@@ -148,7 +148,7 @@ def types(path: str | None = None, *, base: str | None = None) -> Types:
         BtfError: the file has no BTF, or it is damaged.
         NotSupported: the kernel has no BTF.
 
-    Example:
+    Examples:
         >>> print(kprobe.types()["struct list_head"].declaration)
         struct list_head {
             struct list_head *next;

@@ -79,7 +79,7 @@ def test_every_public_name_says_what_it_is(name: str, thing: Any) -> None:
     elif isinstance(thing, ModuleType):
         assert "import" in text
     elif short not in HELPERS | {"Assembler", "MapType"}:
-        assert "Example:" in text, f"{name} does not show how it is used"
+        assert "Examples:" in text, f"{name} does not show how it is used"
         if short not in MADE_BY:
             assert "Raises" in text, f"{name} does not say what goes wrong"
 
@@ -100,7 +100,7 @@ def test_methods_that_attach_say_what_goes_wrong() -> None:
     for name in ("attach", "count", "hist", "latency", "on", "stats"):
         text = inspect.getdoc(getattr(Session, name)) or ""
         assert "Raises:" in text, name
-        assert "Example:" in text, name
+        assert "Examples:" in text, name
 
 
 def test_arguments_are_told_of() -> None:

@@ -43,7 +43,7 @@ def list_probes(
         TargetError: there is no such file or process.
         ElfError: the file is not ELF.
 
-    Example:
+    Examples:
         >>> [probe.full_name for probe in usdt.list_probes("/usr/bin/python3.11")]
         ['python:audit', 'python:function__entry', …]
     """
@@ -113,7 +113,7 @@ def attach(
         SyscallError: the kernel refuses; EPERM without CAP_BPF and CAP_PERFMON.
         TypeError: an argument has a wrong type.
 
-    Example:
+    Examples:
         >>> with usdt.attach("python:gc__start(arg0)", pid=1234) as events:
         ...     for event in events:
         ...         print(event.time, event.args["arg0"])
@@ -199,7 +199,7 @@ def spans(
         TracingError: as from :func:`attach`; or ``slower`` is no duration.
         TypeError: an argument has a wrong type.
 
-    Example:
+    Examples:
         >>> for span in usdt.spans("shop:begin(str(arg0))", "shop:end", slower="10ms", pid=1):
         ...     print(span.start, span.duration, span.args, span.end_args)
     """

@@ -250,7 +250,7 @@ def load(text: str, *, specs: int = 256, cflags: list[str] | None = None, **opti
         TracingError: bcc or kernel headers are missing; the message names the package.
         Exception: from bcc, above all for C that does not compile.
 
-    Example:
+    Examples:
         >>> program = usdt.bcc.load("int on_gc(struct pt_regs *ctx) { return 0; }")
     """
     try:
@@ -296,7 +296,7 @@ def attach(
         TargetError: the object has no such function, or lacks the maps of the header.
         TracingError: see :meth:`usdt.libbpf.manager.Manager.attach`.
 
-    Example:
+    Examples:
         >>> with usdt.bcc.attach(program, "on_gc", "python3.11", "python", "gc__start") as gc:
         ...     gc.sites
         1

@@ -60,7 +60,7 @@ def traced(
     Raises:
         TracingError: a probe does not exist, or hits were lost.
 
-    Example:
+    Examples:
         >>> with traced("shop:order") as hits:
         ...     order.fire(42, "cart")
         >>> hits

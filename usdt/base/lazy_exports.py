@@ -22,7 +22,7 @@ def lazy_exports(
         homes: module → the names that the package takes from it, each as in an import statement:
             ``"Name"`` or ``"Name as Other"``. A module without names is exported itself.
 
-    Example:
+    Examples:
         >>> __getattr__, __dir__ = lazy_exports(__name__, {"usdt.bcc": (), "usdt.api": ("attach",)})
     """
     sources: dict[str, tuple[str, str]] = {}

@@ -89,7 +89,7 @@ class Map(Closeable):
         SyscallError: the kernel refuses; E2BIG: the map is full.
         TargetError: from_fd() and from_pin(): no map is there.
 
-    Example:
+    Examples:
         >>> spec = usdt.bpf.MapSpec(usdt.bpf.MapType.HASH, key_size=4, value_size=8, entries=1024)
         >>> with spec.create() as counts:
         ...     counts.set(b"key1", b"value..1")

@@ -140,7 +140,7 @@ class Program(Closeable):
         TargetError: from_fd() and from_pin(): no program is there.
         VerifierError: :meth:`ProgramSpec.load`: the verifier rejects it; ``log`` has the reason.
 
-    Example:
+    Examples:
         >>> asm = usdt.bpf.Assembler()
         >>> asm.mov(Reg.R0, 0)  # from usdt.bpf.asm.insn import Reg
         >>> asm.exit()

@@ -79,7 +79,7 @@ class Btf:
     Raises:
         BtfError: the BTF is damaged, or has no type with that ID.
 
-    Example:
+    Examples:
         >>> btf = usdt.bpf.BTF.from_kernel()
         >>> (type_id,) = btf.find("list_head", Kind.STRUCT)  # from usdt.btf.format import Kind
         >>> btf.size_of(type_id), [member.name for member in btf.type(type_id).members]

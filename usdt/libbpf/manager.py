@@ -90,7 +90,7 @@ class Attachment(Closeable):
         via: the attach method.
         notices: messages about omitted sites and arguments that the program cannot read.
 
-    Example:
+    Examples:
         >>> with manager.attach(program, "python3.11", "python", "gc__start") as attachment:
         ...     attachment.sites, attachment.spec_ids
         (1, (0,))
@@ -143,7 +143,7 @@ class Manager(Closeable):
         TracingError: the type, keys or values of a map are not those of libbpf.
         SyscallError: the kernel refuses, mostly for lack of privilege.
 
-    Example:
+    Examples:
         >>> with usdt.Manager("/sys/fs/bpf/x/__bpf_usdt_specs") as manager:
         ...     gc = manager.attach("/sys/fs/bpf/x/on_gc", "python3.11", "python", "gc__start")
         ...     gc.sites

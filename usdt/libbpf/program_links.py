@@ -68,7 +68,7 @@ class ProgramLink(Closeable):
         notices: messages about sites that are left out.
         closed: whether it is detached.
 
-    Example:
+    Examples:
         >>> with usdt.attach_program(program, "uprobe:libc:malloc", pid=1234) as link:
         ...     time.sleep(10)
     """
@@ -120,7 +120,7 @@ def attach_program(
         VerifierError: the verifier rejects the program.
         SyscallError: any other error of the kernel. Nothing stays attached.
 
-    Example:
+    Examples:
         >>> with usdt.attach_program(spec, "uprobe:libc:malloc", pid=1234, maps={"hits": hits}):
         ...     time.sleep(1)
     """

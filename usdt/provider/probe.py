@@ -57,7 +57,7 @@ class FiredProbe:
     Raises:
         TypeError: from fire(): wrong number of values, or a value of a wrong type.
 
-    Example:
+    Examples:
         >>> order = shop.probe("order", int, str)
         >>> if order.enabled:
         ...     order.fire(42, "cart")

@@ -36,7 +36,7 @@ class Provider:
     Raises:
         ProviderError: the name is not valid.
 
-    Example:
+    Examples:
         >>> shop = Provider("shop")
         >>> order = shop.probe("order", int, str)
         >>> order.enabled

@@ -33,7 +33,7 @@ class Span:
     nested and interleaved spans (threads, asyncio tasks). A span that started before tracing is not
     reported.
 
-    Example:
+    Examples:
         >>> request = shop.span("request")
         >>> @request
         ... def handle(path): ...

@@ -40,7 +40,7 @@ class Histogram(Mapping[tuple[int | None, int | None], int]):
         count: the total number of hits.
         error: the largest relative error of percentile().
 
-    Example:
+    Examples:
         >>> sizes = session.hist("myapp:request(arg1)")["myapp:request"]
         >>> sizes, sizes.percentile(90)
         (<histogram of 3: {(4, 8): 2, (8, 16): 1}>, 9)
@@ -91,7 +91,7 @@ class Aggregate(Mapping[Any, V_co]):
         KeyError: there is no hit with this key.
         ProbeNotFound: from look() and run(): no library with the probe was loaded in time.
 
-    Example:
+    Examples:
         >>> counts = session.count("myapp:request", by="str(arg0)")
         >>> dict(counts), counts.lost
         ({'GET /': 42}, 0)

@@ -29,7 +29,7 @@ class Events(Stream[T]):
     Raises:
         ProbeNotFound: while events are taken: no library with a requested probe was loaded in time.
 
-    Example:
+    Examples:
         >>> with usdt.attach("python:gc__start(arg0)", pid=1234) as events:
         ...     for event in events:
         ...         print(event.time, event.args["arg0"])

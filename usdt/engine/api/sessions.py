@@ -86,7 +86,7 @@ class Session:
     Raises:
         TracingError: from its methods, as from :func:`usdt.attach` and :func:`kprobe.attach`.
 
-    Example:
+    Examples:
         >>> with usdt.Session(pid=1234) as session:
         ...     sizes = session.hist("myapp:request(arg1)")
         ...     by_name = session.count("myapp:request", by="str(arg0)")
@@ -144,7 +144,7 @@ class Session:
         Raises:
             TracingError: as from :func:`usdt.attach`; or the session is closed.
 
-        Example:
+        Examples:
             >>> with session.attach("python:gc__start(arg0)") as events:
             ...     print(next(iter(events)).args["arg0"])
         """
@@ -163,7 +163,7 @@ class Session:
         Raises:
             TracingError: as from attach().
 
-        Example:
+        Examples:
             >>> session.on("myapp:error(str(arg0))", lambda event: print(event.args))
         """
         self._check()
@@ -182,7 +182,7 @@ class Session:
             TracingError: as from attach().
             LanguageError: ``by`` is not valid.
 
-        Example:
+        Examples:
             >>> session.count("myapp:request(arg1 > 0)", by="str(arg0)")["GET /"]
             42
         """
@@ -208,7 +208,7 @@ class Session:
             LanguageError: there is no EXPR.
             ValueError: ``resolution`` is out of range.
 
-        Example:
+        Examples:
             >>> value = session.stats("myapp:request(arg1)", by="comm")["myapp"]
             >>> value.average, value.percentile(99)
             (512.5, 1016)
@@ -238,7 +238,7 @@ class Session:
             TypeError: ``linear`` is not a string.
             ValueError: ``resolution`` is out of range.
 
-        Example:
+        Examples:
             >>> session.hist("myapp:request(arg1)")["myapp:request"][4, 8]
             17
         """
@@ -299,7 +299,7 @@ class Session:
         Raises:
             TracingError: as from count().
 
-        Example:
+        Examples:
             >>> session.latency("myapp:begin", "myapp:end", key="arg0").values()
         """
         buckets = _linear(linear) if linear is not None else Log2() if hist else None

@@ -99,7 +99,7 @@ class Span(NamedTuple):
         args: the items of the start, as in :class:`Event`.
         end_args: those of the end.
 
-    Example:
+    Examples:
         >>> span.args["str(arg0)"], span.duration // 1_000_000
         ('SELECT 1', 12)
     """
