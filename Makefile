@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 ARCH ?= amd64
 
-.PHONY: help setup demo test test-vm test-vm-all vm lint fuzz torture bench testbins packages clean
+.PHONY: help setup demo test test-vm test-vm-all vm lint docs fuzz torture bench testbins packages clean
 
 # An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
 # Python is gone, is made again.
@@ -63,6 +63,10 @@ lint: $(STAMP)  ## ruff, mypy, and which way imports point
 	@$(VENV)/bin/mypy --no-error-summary --strict bench/*.py examples/*.py tools/*.py
 	@words=$$($(VENV)/bin/lint-imports --no-cache --no-logo) \
 		|| { echo "$$words" >&2; echo 'lint: imports must point down only; see docs/architecture.md' >&2; exit 1; }
+
+# Its tools are installed only here; tests/test_site.py checks links and navigation without them.
+docs: $(STAMP)  ## the documentation site in build/site/, from docs/
+	@NO_MKDOCS_2_WARNING=1 tools/docs.sh $(VENV)
 
 packages:  # what tests need of the system: installed as root, named otherwise
 	@tools/packages.sh
