@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ("LONGEST_LINE", "Stream")
 
 LONGEST_LINE = 1 << 22  # bytes
+_PARQUET = b"PAR1"
 
 
 class Stream(Closeable):
@@ -26,7 +27,7 @@ class Stream(Closeable):
         recording: whether it is a recording.
 
     Raises:
-        TargetError: the file cannot be opened.
+        TargetError: the file cannot be opened, or is Parquet.
     """
 
     def __init__(self, path: str) -> None:
@@ -34,10 +35,17 @@ class Stream(Closeable):
         try:
             number = 0 if path == "-" else open_at_once(path)
             self.file = open(number, "rb", closefd=path != "-")  # noqa: SIM115 - closed by close()
-            self.recording = self.file.peek(len(MAGIC))[: len(MAGIC)] == MAGIC
+            start = self.file.peek(len(MAGIC))
         except (OSError, ValueError) as err:
             reason = err.strerror if isinstance(err, OSError) else err
             raise TargetError(f"{self.name}: cannot be read: {reason}") from err
+        self.recording = start.startswith(MAGIC)
+        if start.startswith(_PARQUET):
+            self.close()
+            raise TargetError(
+                f"{self.name}: Parquet, which is not read here; merge the JSON streams or the "
+                "recordings"
+            )
 
     def lines(self, source: Source) -> Iterator[bytes]:
         """Yield the lines, except those that are empty or too long, which are noted.
