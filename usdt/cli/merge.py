@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdt.engine.cli.options import output_options, realtime_option
+from usdt.engine.cli.options import output_options, realtime_option, refuse_formats
 
 if TYPE_CHECKING:
     from usdt.symbolize import Symbolizer
@@ -55,6 +55,7 @@ def merge(files: tuple[str, ...], **values: Any) -> int:
     """Add up the results of several machines or runs."""
     if values["as_json"] and values["folded"]:
         raise click.UsageError("--json and --folded exclude one another")
+    refuse_formats(values["output"], values)
     from usdt.engine.cli.merge import MergeOptions, run_merge  # noqa: PLC0415 - not for --help
     from usdt.engine.merge.output import Choice  # noqa: PLC0415 - not for --help
 

@@ -11,6 +11,7 @@ import click
 
 from usdt.base.frozen import replace
 from usdt.engine.cli.options import frame_options, realtime_option, symbol_options
+from usdt.engine.output.parquet import is_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,18 +70,25 @@ def _format_options(function: Any) -> Any:
 )
 @frame_options
 @realtime_option
-@click.option("-o", "--output", metavar="FILE", help="Write results to FILE.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write results to FILE; as Parquet to FILE.parquet."
+)
 def report(file: str, **values: Any) -> int:
     """Decode a recording."""
     given = values["report_format"]
-    formats = [name for name in _FORMATS if values[name] or name == given]
+    formats: list[ReportFormat] = [name for name in _FORMATS if values[name] or name == given]
     if given == "text" and formats:
         raise click.UsageError(f"--format text and --{formats[0]} exclude one another")
     if len(formats) > 1:
         raise click.UsageError(f"--{formats[0]} and --{formats[1]} exclude one another")
+    if is_parquet(values["output"]):
+        if formats or given:
+            option = "format" if given else formats[0]
+            raise click.UsageError(f"-o {values['output']} is Parquet: leave out --{option}")
+        formats = ["parquet"]
     if values["spans"] and formats != ["chrome"]:
         raise click.UsageError("--span needs --chrome")
-    if values["realtime"] and formats not in ([], ["json"]):
+    if values["realtime"] and formats not in ([], ["json"], ["parquet"]):
         raise click.UsageError("--realtime is for text and --json")
     if any(start == end for start, end in values["spans"]):
         raise click.UsageError("--span: START and END must differ")
@@ -112,7 +120,7 @@ def _is_file(word: str) -> bool:
 def _report_several(
     files: list[str], options: ReportOptions, symbols: Callable[[], Symbolizer]
 ) -> int:
-    if options.format not in ("text", "json"):
+    if options.format not in ("text", "json", "parquet"):
         raise click.UsageError(f"--{options.format} takes one recording")
     from usdt.engine.cli.merge import MergeOptions, run_merge  # noqa: PLC0415 - not for --help
     from usdt.engine.merge.output import Choice  # noqa: PLC0415 - not for --help

@@ -26,6 +26,7 @@ from usdt.engine.merge.output import (
 from usdt.engine.merge.streams import Stream
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.parquet import is_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -82,11 +83,19 @@ def run_merge(paths: Sequence[str], options: MergeOptions, symbols: Callable[[],
     """
     _refuse_overwriting(paths, options.output)
     allow_descriptors(len(paths))
-    with OutputFile(options.output) as output, contextlib.ExitStack() as stack:
+    with _output_file(options) as output, contextlib.ExitStack() as stack:
         run = _Run(options, output, symbols)
         run.read(paths, stack)
         run.write()
     return 0
+
+
+def _output_file(options: MergeOptions) -> OutputFile:
+    if is_parquet(options.output):
+        from usdt.engine.output.parquet.stream import ParquetStream  # noqa: PLC0415 - few runs
+
+        return ParquetStream(options.output)
+    return OutputFile(options.output)
 
 
 def _refuse_overwriting(paths: Sequence[str], output: str | None) -> None:
@@ -102,6 +111,7 @@ class _Run:
     ) -> None:
         self.options = options
         self.output = output
+        self._as_json = options.as_json or is_parquet(options.output)
         self.symbols = symbols
         self.merge = Merge(
             by_host=options.by_host,
@@ -148,7 +158,7 @@ class _Run:
 
     def write(self) -> None:
         """Write events as they come, then results and losses."""
-        as_json = self.options.as_json
+        as_json = self._as_json
         if as_json:
             self.output.write([header_line(self.merge)])
         self._write_events()
@@ -173,7 +183,7 @@ class _Run:
             if self.options.wanted is not None and not self.options.wanted(event[2]["probe"]):
                 continue
             self.shown += 1
-            as_json = self.options.as_json
+            as_json = self._as_json
             batch.append(event_json(event, realtime=realtime) if as_json else text.lines(*event))
             if len(batch) >= _BATCH:
                 self.output.write(batch)

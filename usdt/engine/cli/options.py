@@ -22,6 +22,7 @@ from usdt.engine.compiler.limits import (
     DEFAULT_STRUCT,
     UNWIND_METHODS,
 )
+from usdt.engine.output.parquet import is_parquet
 from usdt.engine.run.options import (
     LIBRARY_TIMEOUT,
     SERVERS_NEEDED,
@@ -36,7 +37,7 @@ from usdt.engine.run.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from usdt.cgroups.selection import CgroupChoice
@@ -59,6 +60,7 @@ __all__ = (
     "parse_options",
     "parse_requests",
     "realtime_option",
+    "refuse_formats",
     "stack_forms",
     "stack_kinds",
     "stacks_of",
@@ -162,14 +164,16 @@ def parse_options(
         values["drop"],
         values["at"],
     )
+    parquet = is_parquet(values["output"])
     output = OutputOptions(
         values["output"],
-        values.get("as_json", False),
+        values.get("as_json", False) or parquet,
         values.get("folded", False),
         values.get("lines", False),
         realtime=values.get("realtime", False),
         jit_map=values.get("jit_map", False),
         symbols=symbol_options(values),
+        parquet=parquet,
     )
     texts = None if by is None else tuple(item.text for item in by)
     return CommandOptions(requests, targets, trace, run, output, values.get("name", ""), texts)
@@ -223,6 +227,20 @@ def _check(values: dict[str, Any]) -> None:
         raise click.UsageError("--exit-code is that of a command: add -c COMMAND")
     if values.get("folded") and values["as_json"]:
         raise click.UsageError("--folded and --json exclude one another")
+    refuse_formats(values["output"], values)
+
+
+def refuse_formats(path: str | None, values: Mapping[str, Any]) -> None:
+    """Raise click.UsageError if the output is Parquet by its name, and another format was given.
+
+    Args:
+        path: the output file.
+        values: the values parsed by click; the formats ``json`` and ``folded`` are refused.
+    """
+    for name in ("as_json", "folded") if is_parquet(path) else ():
+        if values.get(name):
+            option = name.removeprefix("as_")
+            raise click.UsageError(f"-o {path} is Parquet: leave out --{option}")
 
 
 def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
@@ -277,7 +295,9 @@ def stop_options(text: str = "Stop after N events.") -> Decorator:
 #: Adds --json (``as_json``) and -o (``output``).
 output_options = combined(
     click.option("--json", "as_json", is_flag=True, help="Print JSON lines."),
-    click.option("-o", "--output", metavar="FILE", help="Write results to FILE."),
+    click.option(
+        "-o", "--output", metavar="FILE", help="Write results to FILE; as Parquet to FILE.parquet."
+    ),
 )
 
 #: Adds --realtime.

@@ -16,6 +16,7 @@ from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.cli.spans import spec_of
 from usdt.engine.cli.trace import symbolizer
+from usdt.engine.output.parquet import is_parquet
 from usdt.engine.recording.description import Header
 from usdt.engine.recording.writer import Recorder
 from usdt.engine.run.attach import uprobe_method
@@ -53,6 +54,10 @@ def run_record(kind: ProbeKind, values: dict[str, Any], build_id: Callable[[str]
         click.UsageError: "-" is a terminal, or was given with -c.
         TracingError: as from run_command().
     """
+    if is_parquet(values["output"]):
+        raise click.UsageError(
+            f"-o {values['output']}: a recording is no Parquet; make it with: usdt report"
+        )
     if values["output"] == "-":
         if values["command"] is not None:
             raise click.UsageError("-o - excludes -c, whose output would mix with it; give a file")

@@ -30,12 +30,13 @@ from usdt.engine.runtime.session import Lost
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from usdt.engine.compiler.record.layout import RecordLayout
     from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.recording.processes import Snapshots
 
 __all__ = ("ReportFormat", "ReportOptions", "run_report")
 
-ReportFormat = Literal["text", "json", "csv", "folded", "chrome", "otlp", "header"]
+ReportFormat = Literal["text", "json", "csv", "folded", "chrome", "otlp", "header", "parquet"]
 
 _MAX_FOLDED = 1 << 18  # distinct stacks counted together; flame graph tools add up repeated lines
 
@@ -82,13 +83,21 @@ def run_report(path: str, options: ReportOptions, symbols: Callable[[], Snapshot
         if options.output is not None and os.path.samefile(path, options.output):  # noqa: PTH121 - Path has no advantage
             raise TracingError(f"{path}: the report would overwrite the recording")
     with contextlib.ExitStack() as stack:
-        output_file = stack.enter_context(OutputFile(options.output))
+        output_file = stack.enter_context(_output_file(options))
         reader = stack.enter_context(Reader.open(path))
         order = reader.header.byteorder if reader.header else sys.byteorder
         machine = reader.header.machine if reader.header else KERNEL_MACHINE
         stacks = stack.enter_context(RecordedStacks(symbols, order, machine, lines=options.lines))
         say(_Report(reader, output_file, stacks, path, options).main())
     return 0
+
+
+def _output_file(options: ReportOptions) -> OutputFile:
+    if options.format == "parquet":
+        from usdt.engine.output.parquet.stream import ParquetStream  # noqa: PLC0415 - only for this format
+
+        return ParquetStream(options.output)
+    return OutputFile(options.output)
 
 
 @contextlib.contextmanager
@@ -151,6 +160,8 @@ class _Report:
                 self._otlp()
             case "header":
                 self._header()
+            case "parquet":
+                self._parquet()
             case unknown:
                 assert_never(unknown)
 
@@ -176,11 +187,29 @@ class _Report:
         for item in self._lost():
             self.output.write_loss(item.probe, item.lost)
 
-    def _csv(self) -> None:
+    def _parquet(self) -> None:
+        from usdt.engine.output.parquet import share_columns  # noqa: PLC0415 - only for this format
+        from usdt.engine.output.parquet.formatter import RowFormatter  # noqa: PLC0415
+
+        formatter = RowFormatter(self.stacks)
+        for layout in self._layouts():
+            formatter.columns.add_layout(layout)
+        if self.reader.header is not None:
+            self.output.write([self.reader.header.of_stream().line()])
+        share_columns(self.output, formatter)
+        for batch in self._replay(formatter):
+            self.output.write(batch)
+        for item in self._lost():
+            self.output.write_loss(item.probe, item.lost)
+
+    def _layouts(self) -> list[RecordLayout]:
+        # The layouts of all records that are shown: the file is read twice.
         with _rewound(self.path), Reader.open(self.path) as survey:
             survey.survey()
-            columns = columns_of(c.layout for c in survey.variants if self._wanted(c.probe))
-        formatter = CsvFormatter(columns, self.stacks)
+            return [one.layout for one in survey.variants if self._wanted(one.probe)]
+
+    def _csv(self) -> None:
+        formatter = CsvFormatter(columns_of(self._layouts()), self.stacks)
         # In a file, cells are exactly what was traced; a terminal would obey some of it.
         shown = printable_lines if self.output.terminal else str
         self.output.write([shown(formatter.title())])

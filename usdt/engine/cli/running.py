@@ -114,7 +114,11 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
 
 
 def _output_file(options: CommandOptions) -> OutputFile:
-    made = JsonStream if options.output.as_json else OutputFile
+    made: type[OutputFile] = JsonStream if options.output.as_json else OutputFile
+    if options.output.parquet:
+        from usdt.engine.output.parquet.stream import LiveParquetStream  # noqa: PLC0415 - few runs
+
+        made = LiveParquetStream
     return made(options.output.path, private=options.output.private)
 
 

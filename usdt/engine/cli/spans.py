@@ -19,6 +19,7 @@ from usdt.engine.cli.trace import check_lines, symbolizer
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import TextFormatter
+from usdt.engine.output.parquet import share_columns
 from usdt.engine.output.span_tree import DEPTH_MARK, SELF_MARK, MeasuredLine, SpanTree
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.output.symbol_needs import wants_user_symbols
@@ -123,6 +124,7 @@ class SpanJob:
         self._open: bool = values["show_open"]
         self._tree = SpanTree(as_json=options.output.as_json) if values["tree"] else None
         self._resolver = resolver
+        self._form = self._formatter()
         self._heap: list[tuple[int, int, str]] = []
         self._number = 0
         self._next = math.inf
@@ -135,7 +137,7 @@ class SpanJob:
         trace = self._options.trace
         self._session = SpanSession(
             spec=self._spec,
-            form=cast("Formatter", _Measured(self._formatter())),
+            form=cast("Formatter", _Measured(self._form)),
             accept=tasks,
             buffer=ring_buffer_size(trace, self._options.requests),
             backlog=trace.backlog,
@@ -150,6 +152,10 @@ class SpanJob:
 
     def _formatter(self) -> Formatter:
         output = self._options.output
+        if output.parquet and self._tree is None:
+            from usdt.engine.output.parquet.formatter import RowFormatter  # noqa: PLC0415 - few runs
+
+            return RowFormatter(self._resolver)
         if output.as_json:
             return JsonFormatter(self._resolver, clock=WallClock() if output.realtime else None)
         colour = output.path is None and os.isatty(1) and "NO_COLOR" not in os.environ
@@ -163,6 +169,7 @@ class SpanJob:
     def begin(self, output: OutputFile) -> None:
         """Set the output, and the signal that asks for open spans."""
         self._output = output
+        share_columns(output, self._form)
         self._resolver.begin(self._options.targets.pids)
         self._next = time.monotonic() + self._interval
         if self._options.run.at is not None:
@@ -239,8 +246,11 @@ class SpanJob:
         found = self._session.open_spans()
         if not self._options.output.as_json:
             say(f"{plural(len(found), 'span')} open")
-        marks = str.maketrans({SELF_MARK: None, DEPTH_MARK: None})
-        self._output.write([span.line.translate(marks) for span in found])
+        lines = [span.line for span in found]
+        if self._tree is not None:
+            marks = str.maketrans({SELF_MARK: None, DEPTH_MARK: None})
+            lines = [line.translate(marks) for line in lines]
+        self._output.write(lines)
 
     def _report_notices(self) -> None:
         for notice in self._resolver.take_notices():

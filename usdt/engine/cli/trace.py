@@ -14,6 +14,7 @@ from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
+from usdt.engine.output.parquet import share_columns
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.output.symbol_needs import wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
@@ -145,6 +146,10 @@ class PrintJob:
 
     def _new_formatter(self) -> Formatter:
         output = self._options.output
+        if output.parquet:
+            from usdt.engine.output.parquet.formatter import RowFormatter  # noqa: PLC0415 - few runs
+
+            return RowFormatter(self._resolver)
         if output.folded:
             return FoldedFormatter(self._resolver)
         if output.as_json:
@@ -157,6 +162,7 @@ class PrintJob:
     def begin(self, output: OutputFile) -> None:
         """Set the output and observe the traced processes."""
         self._output = output
+        share_columns(output, self._formatter)
         self._resolver.begin(self._pids)
 
     def take(self, batch: list[str]) -> bool:

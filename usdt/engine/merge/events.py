@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from usdt.engine.merge.merge import decoded
 from usdt.engine.merge.numbers import BadResultError, integer
 from usdt.engine.output.formatters.json import JsonFormatter
-from usdt.engine.output.streams.header import StreamHeader
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.recording.blocks import RecordingError
 from usdt.engine.recording.processes import RecordedStacks
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from usdt.engine.merge.merge import Merge
     from usdt.engine.merge.source import Source
     from usdt.engine.merge.streams import Stream
-    from usdt.engine.recording.description import Header
     from usdt.engine.recording.processes import Snapshots
 
 __all__ = ("Event", "event_json", "event_of", "in_order", "is_event", "recorded", "traced")
@@ -95,7 +93,7 @@ def recorded(
             if reader.header is None:
                 source.problem("the recording ends within its header")
                 return
-            merge.add_object(_header(reader.header), source)
+            merge.add_object(reader.header.of_stream().to_json(), source)
             with RecordedStacks(
                 symbols, reader.header.byteorder, reader.header.machine, lines=lines
             ) as stacks:
@@ -106,15 +104,6 @@ def recorded(
             _close(reader, merge, source)
     except RecordingError as err:
         source.problem(err)
-
-
-def _header(header: Header) -> dict[str, Any]:
-    # The header of a recording as that of a stream; those of version 1 hold less.
-    stream = header.stream or StreamHeader(
-        *(header.host, "", None, header.kernel, header.machine, 0),
-        *(header.tool, "record", header.probes, None, header.clock),
-    )
-    return stream.to_json()
 
 
 def _close(reader: Reader, merge: Merge, source: Source) -> None:

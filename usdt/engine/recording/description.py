@@ -119,6 +119,13 @@ class Header:
             stream,
         )
 
+    def of_stream(self) -> StreamHeader:
+        """Return the header of the recording's JSON stream; version 1 holds less of it."""
+        return self.stream or StreamHeader(
+            *(self.host, "", None, self.kernel, self.machine, 0),
+            *(self.tool, "record", self.probes, None, self.clock),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of the first block."""
         made = {

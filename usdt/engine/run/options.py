@@ -169,6 +169,7 @@ class OutputOptions:
         realtime: write dates and times as ISO 8601.
         jit_map: let Java virtual machines write their perf maps, for names in user stacks.
         symbols: where symbols of user stacks come from.
+        parquet: write Parquet, which is made from JSON lines unless rows are written.
     """
 
     path: str | None = None
@@ -179,6 +180,7 @@ class OutputOptions:
     realtime: bool = False
     jit_map: bool = False
     symbols: SymbolOptions = SymbolOptions()
+    parquet: bool = False
 
 
 @frozen

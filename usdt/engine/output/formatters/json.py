@@ -92,15 +92,18 @@ class JsonFormatter:
         head = f'{{{{{when}, {{contexts[key][0]}}, "args": '
         if self._span is not None:
             head = f'{{{{{when}, {self._ends(self._span, values)}"args": '
-        tail = "".join(
-            notes.members(half) for half, notes in zip(("", "end_"), self._notes, strict=False)
-        )
+        tail = self.notes()
         args = self.arguments(values)
         if self._span is not None:
             starts, ends = self._span.halves(values)
             args = f"{self.arguments(starts)}"
             args += f', "end_args": {self.arguments(ends)}' if self._span.end_probe else ""
         return f"f'''{head}{args}{tail}}}}}\\n'''"
+
+    def notes(self) -> str:
+        """Return the part of an f-string that makes what is said of values beside them."""
+        halves = zip(("", "end_"), self._notes, strict=False)
+        return "".join(notes.members(half) for half, notes in halves)
 
     def _ends(self, span: SpanLayout, values: Sequence[FieldSource]) -> str:
         # The members of a span before its values.
