@@ -16,7 +16,15 @@ from usdt.engine.aggregate.codegen.pairs import THREADS
 from usdt.engine.aggregate.codegen.values import NUMBERS
 from usdt.engine.aggregate.keys import NO_FRAMES, Stack
 from usdt.engine.aggregate.output.json import bucket_list
-from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear, parse_keys
+from usdt.engine.aggregate.spec import (
+    Aggregation,
+    Bounds,
+    Buckets,
+    Linear,
+    Log2,
+    LogLinear,
+    parse_keys,
+)
 from usdt.engine.aggregate.values import Value
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.limits import MAX_RESOLUTION
@@ -74,11 +82,26 @@ def test_equal_steps(argument: Argument, linear: Linear, values: list[int]) -> N
     assert _spread(found, linear) == _expected(numbers, linear)
 
 
-def _spread(value: Value, buckets: Log2 | Linear) -> list[dict[str, Any]]:
+@pytest.mark.parametrize("argument", [NUMBER, _UNSIGNED], ids=["signed", "unsigned"])
+@given(
+    values=st.lists(_S64 | _EDGES, min_size=1, max_size=12),
+    highest=st.sets(st.integers(-(1 << 63), 1 << 64) | _EDGES, min_size=1, max_size=20),
+)
+def test_given_bounds(argument: Argument, values: list[int], highest: set[int]) -> None:
+    bounds = Bounds(tuple(sorted(highest)))
+    programs = on(argument, Aggregation(buckets=bounds), "p:q(arg1)")
+    numbers = values if argument is NUMBER else [value % (1 << 64) for value in values]
+    for value in values:
+        programs.hit(context=registers(rax=value))
+    (found,) = programs.values().values()
+    assert _spread(found, bounds) == _expected(numbers, bounds)
+
+
+def _spread(value: Value, buckets: Buckets) -> list[dict[str, Any]]:
     return [bucket for bucket in bucket_list(value.buckets, buckets) if bucket["count"]]
 
 
-def _expected(numbers: list[int], buckets: Log2 | Linear) -> list[dict[str, Any]]:
+def _expected(numbers: list[int], buckets: Buckets) -> list[dict[str, Any]]:
     found = []
     for index in range(buckets.number):
         low, high = buckets.edges(index)

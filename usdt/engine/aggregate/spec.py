@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, TracingError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = (
     "MAX_BUCKETS",
     "Aggregation",
+    "Bounds",
+    "Buckets",
     "Items",
     "Linear",
     "Log2",
@@ -127,6 +130,32 @@ class Linear:
 
 
 @frozen
+class Bounds:
+    """Buckets by the highest value of each, ascending, and one for all values above."""
+
+    highest: tuple[int, ...]
+
+    @property
+    def number(self) -> int:
+        """The number of buckets."""
+        return len(self.highest) + 1
+
+    def edges(self, index: int) -> tuple[int | None, int | None]:
+        """Return the lowest value of a bucket and the lowest above it; None means unbounded."""
+        return (
+            self.highest[index - 1] + 1 if index else None,
+            self.highest[index] + 1 if index < len(self.highest) else None,
+        )
+
+    def bucket(self, value: int) -> int:
+        """Return the bucket of a value."""
+        return bisect_left(self.highest, value)
+
+
+Buckets = Log2 | Linear | Bounds
+
+
+@frozen
 class Items:
     """The items of an option, and its ``text``, to which error columns refer."""
 
@@ -155,7 +184,7 @@ class Aggregation:
     """
 
     stats: bool = False
-    buckets: Log2 | Linear | None = None
+    buckets: Buckets | None = None
     keys: Items = Items()
     pair: Items | None = None
     pair_end: Items | None = None

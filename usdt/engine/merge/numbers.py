@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
 from usdt.engine.aggregate.distribution import Distribution
-from usdt.engine.aggregate.spec import MAX_BUCKETS, Aggregation, Items, Linear, Log2, LogLinear
+from usdt.engine.aggregate.spec import (
+    MAX_BUCKETS,
+    Aggregation,
+    Buckets,
+    Items,
+    Linear,
+    Log2,
+    LogLinear,
+)
 from usdt.engine.aggregate.values import Value
 
 if TYPE_CHECKING:
@@ -238,7 +246,7 @@ def _statistics(found: dict[str, Any], count: int) -> tuple[int, int | None, int
     return total, least, greatest
 
 
-def _coarse(found: Any, buckets: Log2 | Linear) -> dict[int, int]:
+def _coarse(found: Any, buckets: Buckets) -> dict[int, int]:
     counts: dict[int, int] = {}
     for one in found:
         low, high = one["low"], one["high"]

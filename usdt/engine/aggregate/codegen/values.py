@@ -15,11 +15,11 @@ Register use: r7 the number to add, r8 the value's address; r0–r5 scratch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R8, R10, Alu, Jump
-from usdt.engine.aggregate.spec import Linear, Log2
+from usdt.engine.aggregate.spec import Bounds, Linear, Log2
 from usdt.engine.aggregate.values import (
     COUNT,
     GROUP,
@@ -37,7 +37,7 @@ from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, READ_SLOT
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.aggregate.spec import Aggregation, Buckets
 
 __all__ = ("NUMBERS", "SPREAD", "ZEROS", "ValueEmitter", "emit_new_number")
 
@@ -105,13 +105,41 @@ class ValueEmitter:
         if aggregation.buckets is None and not aggregation.stats:
             self._increment()
         if aggregation.buckets is not None:
-            if isinstance(aggregation.buckets, Linear):
-                self._linear(aggregation.buckets)
-            else:
-                self._log2()
+            self._bucket(aggregation.buckets)
             self.asm.alu(Alu.LSH, R2, 3)
             self.asm.add(R8, R2)
             self._increment(buckets_at(aggregation))
+
+    def _bucket(self, buckets: Buckets) -> None:
+        # Leaves the bucket's index in r2.
+        match buckets:
+            case Linear():
+                self._linear(buckets)
+            case Bounds():
+                self._scaled()
+                lowest, highest = (-_SIGN, _SIGN - 1) if self.signed else (0, 2 * _SIGN - 1)
+                done = self.asm.new_label("bucket")
+                self._search(buckets, buckets.bucket(lowest), buckets.bucket(highest), done)
+                self.asm.label(done)
+            case Log2():
+                self._log2()
+            case _:
+                assert_never(buckets)
+
+    def _search(self, buckets: Bounds, first: int, last: int, done: str) -> None:
+        # Halves the buckets from ``first`` to ``last`` until one is left; goes to ``done``.
+        asm = self.asm
+        if first == last:
+            asm.mov(R2, first)
+            asm.goto(done)
+            return
+        middle = (first + last) // 2
+        above = asm.new_label("above")
+        asm.mov(R3, buckets.highest[middle])
+        asm.jump(Jump.SGT if self.signed else Jump.GT, R1, R3, above)
+        self._search(buckets, first, middle, done)
+        asm.label(above)
+        self._search(buckets, middle + 1, last, done)
 
     def _increment(self, offset: int = COUNT) -> None:
         self.asm.mov(R1, 1)

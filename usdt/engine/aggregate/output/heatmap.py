@@ -14,7 +14,8 @@ from usdt.engine.output.wall_clock import time_of_day
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usdt.engine.aggregate.spec import Linear, Log2
+    from usdt.engine.aggregate.spec import Buckets
+
 
 __all__ = ("Heatmap", "legend", "shade")
 
@@ -36,7 +37,7 @@ class Heatmap:
 
     def __init__(
         self,
-        buckets: Log2 | Linear,
+        buckets: Buckets,
         unit: str,
         *,
         colour: bool,
@@ -103,7 +104,7 @@ class Heatmap:
         return " ".join(f"{self._cell(least)}{text}" for least, text in steps)
 
 
-def _edge(buckets: Log2 | Linear, index: int) -> str:
+def _edge(buckets: Buckets, index: int) -> str:
     low, high = buckets.edges(index)
     return f"<{number(high or 0)}" if low is None else number(low)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.engine.aggregate.distribution import PERCENTILES
 from usdt.engine.aggregate.output.text import in_unit, spanned
-from usdt.engine.aggregate.spec import Log2
+from usdt.engine.aggregate.spec import Linear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.distribution import Distribution
     from usdt.engine.aggregate.results import LeftOut, Result
     from usdt.engine.aggregate.session import UnpairedCounts
-    from usdt.engine.aggregate.spec import Aggregation, Linear
+    from usdt.engine.aggregate.spec import Aggregation, Buckets
     from usdt.engine.aggregate.values import Value
     from usdt.engine.runtime.session import Lost
 
@@ -93,15 +93,15 @@ def _fine_buckets(distribution: Distribution, unit: int) -> list[dict[str, Any]]
     return found
 
 
-def bucket_members(counts: tuple[int, ...], buckets: Log2 | Linear) -> dict[str, Any]:
+def bucket_members(counts: tuple[int, ...], buckets: Buckets) -> dict[str, Any]:
     """Return the members that describe buckets; equal widths are known from them."""
     found: dict[str, Any] = {"buckets": bucket_list(counts, buckets)}
-    if isinstance(buckets, Log2):
+    if not isinstance(buckets, Linear):
         return found
     return {"linear": {name: getattr(buckets, name) for name in ("low", "high", "step")}} | found
 
 
-def bucket_list(counts: tuple[int, ...], buckets: Log2 | Linear) -> list[dict[str, Any]]:
+def bucket_list(counts: tuple[int, ...], buckets: Buckets) -> list[dict[str, Any]]:
     """Return every bucket from the first with hits to the last."""
     first, last = spanned(counts)
     found = []

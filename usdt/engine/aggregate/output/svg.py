@@ -13,7 +13,8 @@ from usdt.engine.output.wall_clock import time_of_day
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.engine.aggregate.spec import Linear, Log2
+    from usdt.engine.aggregate.spec import Buckets
+
 
 __all__ = ("Drawing", "svg")
 
@@ -54,7 +55,7 @@ class Drawing:
 
     title: str
     what: str
-    buckets: Log2 | Linear
+    buckets: Buckets
     rows: tuple[tuple[float, tuple[int, ...]], ...]
     unit: int | None = None
     clock: Callable[[float], str] = time_of_day

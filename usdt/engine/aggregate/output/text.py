@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.columns import Column
     from usdt.engine.aggregate.distribution import Distribution
     from usdt.engine.aggregate.results import Result
-    from usdt.engine.aggregate.spec import Aggregation, Linear
+    from usdt.engine.aggregate.spec import Aggregation, Buckets
     from usdt.engine.aggregate.values import Value
 
 __all__ = (
@@ -151,7 +151,7 @@ def key_text(result: Result) -> str:
     return "".join(f"  {escape(part.name)}={part.text}" for part in result.key if not part.frames)
 
 
-def histogram(counts: Sequence[int], buckets: Log2 | Linear) -> list[str]:
+def histogram(counts: Sequence[int], buckets: Buckets) -> list[str]:
     """Return a line for each bucket from the first with hits to the last, as bpftrace does."""
     first, last = spanned(counts)
     most = max(counts, default=0)
@@ -196,7 +196,7 @@ def spanned(counts: Sequence[int]) -> tuple[int, int]:
     return (used[0], used[-1]) if used else (0, -1)
 
 
-def label(buckets: Log2 | Linear, index: int) -> str:
+def label(buckets: Buckets, index: int) -> str:
     """Return a bucket's label: ``[8, 16)``, ``[512, 1K)``, ``[1]``, ``(..., 0)``, ``[9, ...)``."""
     low, high = buckets.edges(index)
     if low is None:
