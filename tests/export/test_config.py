@@ -69,6 +69,26 @@ MISTAKES = {
         text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', range="[5, 1]"),
         "range: expected two integers, low and high",
     ),
+    "bounds that descend": (
+        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets="[5, 1]"),
+        "buckets: 1 after 5: expected ascending bounds",
+    ),
+    "bounds with nothing between": (
+        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets="[1, 1.5]"),
+        "buckets: no value is above 1 and up to 1.5: leave one of them out",
+    ),
+    "bounds that are text": (
+        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets='["1"]'),
+        "buckets: expected numbers; write buckets = ",
+    ),
+    "no bounds": (
+        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets="[]"),
+        "buckets: 0 bounds; expected 1 to 200",
+    ),
+    "too fine powers": (
+        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets='"log2:16"'),
+        "buckets: 'log2:16': not buckets; write buckets = ",
+    ),
     "spans without a collector": (
         text() + SPAN,
         "span: spans are sent to a collector; write [otlp]",

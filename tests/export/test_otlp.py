@@ -8,8 +8,8 @@ from collector import collecting, metrics_of
 from tracing_tools import until
 
 from usdt.export.endpoints import Otlp
-from usdt.export.families import Family, HistogramPoint, Sample
-from usdt.export.otlp import Messages, Pusher, metrics_request
+from usdt.export.formats.families import Family, HistogramPoint, Sample
+from usdt.export.formats.otlp import Messages, Pusher, metrics_request
 
 POINT = HistogramPoint(((1, 2), (10, 5)), 6, 40)
 FAMILIES = [
@@ -21,7 +21,7 @@ FAMILIES = [
 
 def messages() -> Messages:
     """What is sent."""
-    return [("metrics", metrics_request([], FAMILIES, began=1, now=2))]
+    return [("metrics", metrics_request(FAMILIES, began=1, now=2))]
 
 
 def test_a_collector_that_is_busy_is_asked_again() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from usdt.base.errors import TracingError
 from usdt.export.endpoints import Endpoint
-from usdt.export.families import Family, Sample
+from usdt.export.formats.families import Family, Sample
 from usdt.export.server import MetricsServer
 
 if TYPE_CHECKING:

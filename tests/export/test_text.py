@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics
 
-from usdt.export.families import Family, HistogramPoint, Sample
-from usdt.export.text import render, wants_open_metrics
+from usdt.export.formats.families import Family, HistogramPoint, Sample
+from usdt.export.formats.text import render
 
 labels = st.text(st.characters(blacklist_categories=("Cs",)))
 
@@ -32,19 +31,3 @@ def test_a_histogram() -> None:
         'size_bytes_bucket{le="0"} 1\nsize_bytes_bucket{le="1"} 2\nsize_bytes_bucket{le="3"} 2\n'
         'size_bytes_bucket{le="+Inf"} 5\nsize_bytes_count 5\nsize_bytes_sum 90\n# EOF\n'
     )
-
-
-@pytest.mark.parametrize(
-    ("accept", "expected"),
-    [
-        ("", False),
-        ("*/*", False),
-        ("text/plain;version=0.0.4", False),
-        ("application/openmetrics-text", True),
-        ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3,*/*;q=0.1", True),
-        ("application/openmetrics-text;q=0.2,text/plain;q=0.9", False),
-        ("application/openmetrics-text;q=x" * 50, False),
-    ],
-)
-def test_the_scraper_chooses_the_format(accept: str, expected: bool) -> None:
-    assert wants_open_metrics(accept) == expected

@@ -32,7 +32,9 @@ def test_counts_and_histograms_of_a_file(threads: Path, tmp_path: Path) -> None:
         metric("hits", "counter", probe, 'by = {thread = "arg0"}')
         + metric("rounds", "counter", f"{probe}(arg1)")
         + metric("round_number", "histogram", f"{probe}(arg1)", "range = [0, 128]")
+        + metric("some_rounds", "histogram", f"{probe}(arg1)", "buckets = [3, 9.5, 70]")
     )
+    some_bounds = ("3", "9.5", "70", "+Inf")
     with exporting(tmp_path / "c.toml", text) as exporter:
         with start(threads, "-w", "-t", 8, "-n", 100) as program:
             program.fire()
@@ -46,13 +48,15 @@ def test_counts_and_histograms_of_a_file(threads: Path, tmp_path: Path) -> None:
                 for (name, labels), value in found.items()
                 if name == "round_number_bucket"
             }
-            edges = [0, 1, 3, 7, 15, 31, 63, 127]
+            edges = [0, 1, 2, 4, 8, 16, 32, 64, 128]
             assert {float(le): count for le, count in buckets.items()} == {
                 **{float(edge): 8.0 * min(100, edge + 1) for edge in edges},
                 float("inf"): 800.0,
             }
             assert found["round_number_sum", frozenset()] == 8 * sum(range(100))
             assert found["round_number_count", frozenset()] == 800
+            some = [found["some_rounds_bucket", frozenset({("le", le)})] for le in some_bounds]
+            assert some == [8 * 4, 8 * 10, 8 * 71, 800]
             assert found["usdt_up", frozenset({("metric", "hits"), ("probe", probe)})] == 1
 
 
@@ -66,7 +70,7 @@ def test_a_duration_is_in_seconds(threads: Path, tmp_path: Path) -> None:
         total = exporter.value("round_seconds_sum")
         assert total is not None
         assert 0 < total < 20
-        assert exporter.value("round_seconds_bucket", le="1.023e-06") is not None
+        assert exporter.value("round_seconds_bucket", le="9.5367431640625e-07") is not None
         assert "# UNIT round_seconds seconds" in exporter.get()[1]
 
 

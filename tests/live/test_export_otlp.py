@@ -57,13 +57,11 @@ end = "{probe}"
     (point,) = found["round_number"].exponential_histogram.data_points
     assert (point.count, point.sum, point.scale) == (len(rounds), sum(rounds), 0)
     assert point.zero_count == rounds.count(0)
-    counts = [
-        sum(1 << k <= one < 2 << k for one in rounds) for k in range(max(rounds).bit_length())
-    ]
-    assert point.positive.offset == 0
+    counts = [sum(2**k < one <= 2 ** (k + 1) for one in rounds) for k in range(-1, 7)]
+    assert point.positive.offset == -1
     assert list(point.positive.bucket_counts) == counts
-    pauses = found["pause"]
-    assert pauses.unit == "ns"
+    pauses = found["pause_seconds"]
+    assert pauses.unit == "s"
     (point,) = pauses.exponential_histogram.data_points
     assert point.count == len(hits) - 8 == sum(point.positive.bucket_counts)
 

@@ -62,16 +62,23 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def prometheus(target: str, folder: Path) -> Iterator[Prometheus]:
+def prometheus(target: str, folder: Path, *features: str) -> Iterator[Prometheus]:
     """A server that scrapes ``target`` five times a second, on a free port of loopback."""
     program = debian.files("prometheus") / "usr" / "bin" / "prometheus"
     (folder / "prometheus.yml").write_text(SCRAPES.format(target=target))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    words = ["--config.file", folder / "prometheus.yml", "--storage.tsdb.path", folder / "tsdb"]
+    enabled = [f"--enable-feature={name}" for name in features]
+    words = [
+        *enabled,
+        "--config.file",
+        folder / "prometheus.yml",
+        "--storage.tsdb.path",
+        folder / "tsdb",
+    ]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
-            [program, *words, f"--web.listen-address={address}"], stdout=log, stderr=log
+            [program, *words, *enabled, f"--web.listen-address={address}"], stdout=log, stderr=log
         )
     try:
         yield Prometheus(address)
@@ -114,12 +121,48 @@ end = "{threads}:threads:hit"
         server.wait("round_number_sum", 8 * sum(range(100)))
         server.wait("round_number_count", 800)
         edges = {labels["le"]: value for labels, value in server.query("round_number_bucket")}
-        assert edges["15"] == 8 * 16
-        assert edges["127"] == edges["+Inf"] == 800
-        assert 32 <= server.query("histogram_quantile(0.5, round_number_bucket)")[0][1] <= 63
+        assert edges["16"] == 8 * 17
+        assert edges["128"] == edges["+Inf"] == 800
+        assert 32 < server.query("histogram_quantile(0.5, round_number_bucket)")[0][1] <= 64
         server.wait("pause_seconds_count", 8 * 99)
         known = server.ask("metadata")
         assert known["round_number"][0]["type"] == "histogram"
         assert known["hits"][0]["type"] == "counter"
+        (scraped,) = server.ask("targets")["activeTargets"]
+        assert (scraped["health"], scraped["lastError"]) == ("up", "")
+
+
+def test_prometheus_reads_native_histograms(tmp_path: Path) -> None:
+    threads = shutil.copy(build("default", "threads"), tmp_path / "threads")
+    config = f"""
+[[metric]]
+name = "round_number"
+help = "Rounds"
+type = "histogram"
+probe = "{threads}:threads:hit(arg1)"
+buckets = "log2:8"
+
+[[metric]]
+name = "pause_seconds"
+help = "Time between hits"
+type = "histogram"
+probe = "{threads}:threads:hit"
+end = "{threads}:threads:hit"
+"""
+    with (
+        exporting(tmp_path / "c.toml", config) as exporter,
+        start(threads, "-w", "-t", 8, "-n", 100) as program,
+        prometheus(exporter.url.split("/")[2], tmp_path, "native-histograms") as server,
+    ):
+        program.fire()
+        server.wait("histogram_count(round_number)", 800)
+        server.wait("histogram_sum(round_number)", 8 * sum(range(100)))
+        # 2^5.625 is 49.35, the bound of a bucket: rounds 0 to 49 are below.
+        server.wait("histogram_fraction(0, 2^5.625, round_number) * 800", 8 * 50)
+        (median,) = server.query("histogram_quantile(0.5, round_number)")
+        assert 45 < median[1] <= 50
+        (middle,) = server.query("histogram_quantile(0.5, pause_seconds)")
+        assert 2**-30 < middle[1] < 64
+        server.wait("histogram_count(pause_seconds)", 8 * 99)
         (scraped,) = server.ask("targets")["activeTargets"]
         assert (scraped["health"], scraped["lastError"]) == ("up", "")

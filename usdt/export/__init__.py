@@ -6,11 +6,10 @@ endpoints  where the exporter listens, and where it sends
 attached   probes in the processes that targets select, as these start and end
 group      metrics that one session can compute
 spans      spans that are sent as traces
+buckets    those of a histogram
 values     rows of the kernel → values by label; bounded labels
-families   values → families of samples, as Prometheus has them
-text       families → the text formats
+formats/   how metrics are written: text, protobuf, OpenTelemetry
 server     HTTP: /metrics and /-/healthy
-otlp       messages to a collector of OpenTelemetry
 exporter   the loop: attach, look for new processes and files, reload, end
 systemd    messages to the service manager
 

@@ -15,15 +15,13 @@ from usdt.cgroups.selection import CgroupChoice
 from usdt.engine.aggregate.spec import (
     Aggregation,
     Items,
-    Linear,
-    Log2,
     is_pattern,
     is_return,
     parse_keys,
-    parse_linear,
 )
 from usdt.engine.language import parse_probe
 from usdt.engine.spans.spec import span_spec
+from usdt.export.buckets import histogram_buckets
 from usdt.export.endpoints import Endpoint, Otlp, parse_listen
 from usdt.export.table import Table
 
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.spans.spec import SpanSpec
+    from usdt.export.buckets import HistogramBuckets
 
 __all__ = ("METRIC_KEYS", "Config", "Metric", "SpanSource", "Targets", "load_config")
 
@@ -54,7 +53,7 @@ METRIC_KEYS = (
 _DIVISORS = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
 _LARGEST_FILE = 4 << 20
 _MAX_SERIES = 100_000
-_DEFAULT_RANGES = {True: (1023, 1 << 36), False: (0, 1 << 31)}  # of a duration: 1 µs to 1 min
+_DEFAULT_RANGES = {True: (953, 64 * 10**9), False: (0, 1 << 31)}  # of a duration: 2^-20 s to 2^6 s
 _EVERY = (-(1 << 63), 1 << 64)
 
 
@@ -83,7 +82,7 @@ class Metric:
         definition: the table of the file, as text.
         name: without the suffix ``_total``.
         help: its description.
-        histogram: whether it is a histogram; else a counter.
+        buckets: those of a histogram; None: it is a counter.
         probes: the probes; start and end of a duration.
         targets: the processes.
         aggregation: what the kernel computes.
@@ -99,7 +98,7 @@ class Metric:
     definition: str
     name: str = field(compare=False)
     help: str = field(compare=False)
-    histogram: bool = field(compare=False)
+    buckets: HistogramBuckets | None = field(compare=False)
     probes: tuple[ProbeText, ...] = field(compare=False)
     targets: Targets = field(compare=False)
     aggregation: Aggregation = field(compare=False)
@@ -244,13 +243,14 @@ def _metric(table: Table) -> Metric:
     if by_probe and "probe" in labels:
         raise table.error("by", "the label probe has the probe's name; write another label")
     max_series = table.integer("max_series", 100, 1, _MAX_SERIES)
-    aggregation = _aggregation(table, probes, keys, histogram=histogram, max_series=max_series)
     unit, divisor = _unit(table, timed=timed)
+    buckets = _buckets(table, divisor) if histogram else None
+    aggregation = _aggregation(table, probes, keys, buckets, max_series=max_series)
     return Metric(
         json.dumps(table.values, sort_keys=True, default=str),
         _name(table, unit, histogram=histogram),
         table.text("help", example="Requests that were handled"),
-        histogram,
+        buckets,
         probes,
         _targets(table, probes),
         aggregation,
@@ -258,7 +258,7 @@ def _metric(table: Table) -> Metric:
         by_probe,
         unit,
         divisor,
-        _range(table, aggregation),
+        _range(table, buckets, timed=timed),
         max_series,
         table.integer("max_string", 128, 1, 4096),
     )
@@ -317,8 +317,8 @@ def _aggregation(
     table: Table,
     probes: tuple[ProbeText, ...],
     keys: str | None,
+    buckets: HistogramBuckets | None,
     *,
-    histogram: bool,
     max_series: int,
 ) -> Aggregation:
     timed = "end" in table.values
@@ -327,12 +327,11 @@ def _aggregation(
     value = any(
         not item.is_predicate and not is_return(item) for one in probes for item in one.items
     )
-    buckets = _buckets(table) if histogram else None
     try:
         pair = parse_keys(table.text("key", "tid", example="tid"), "key") if timed else None
         made = Aggregation(
-            stats=histogram or value,
-            buckets=buckets,
+            stats=buckets is not None or value,
+            buckets=None if buckets is None else buckets.kernel,
             keys=parse_keys(keys, "by") if keys else Items(),
             pair=pair,
             max_keys=max(1024, 4 * max_series),
@@ -346,14 +345,11 @@ def _aggregation(
     return made
 
 
-def _buckets(table: Table) -> Log2 | Linear:
-    text = table.text("buckets", "log2", example="log2")
-    if text == "log2":
-        return Log2()
+def _buckets(table: Table, divisor: int) -> HistogramBuckets:
     try:
-        return parse_linear(text)
+        return histogram_buckets(table.values.get("buckets", "log2"), divisor)
     except TracingError as err:
-        raise table.error("buckets", f'{err}; or write buckets = "log2"') from err
+        raise table.error("buckets", str(err)) from err
 
 
 def _unit(table: Table, *, timed: bool) -> tuple[str, int]:
@@ -367,11 +363,11 @@ def _unit(table: Table, *, timed: bool) -> tuple[str, int]:
     return text, 1
 
 
-def _range(table: Table, aggregation: Aggregation) -> tuple[int, int]:
+def _range(table: Table, buckets: HistogramBuckets | None, *, timed: bool) -> tuple[int, int]:
     value = table.values.get("range")
     if value is None:
-        linear = isinstance(aggregation.buckets, Linear)
-        return _EVERY if linear else _DEFAULT_RANGES[aggregation.pair is not None]
+        powers = buckets is not None and buckets.schema is not None
+        return _DEFAULT_RANGES[timed] if powers else _EVERY
     numbers = isinstance(value, list) and all(type(one) is int for one in value)
     if not numbers or len(value) != 2 or not value[0] < value[1]:
         raise table.error("range", "expected two integers, low and high; write range = [1, 1000]")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
 from usdt.export.config import load_config
-from usdt.export.families import Family, Sample, family_of
+from usdt.export.formats.families import Family, Sample, family_of
+from usdt.export.formats.otlp import Pusher, metrics_request
 from usdt.export.group import Group, grouped
-from usdt.export.otlp import Pusher, metrics_request
 from usdt.export.server import MetricsServer
 from usdt.export.spans import SpanGroup
 from usdt.export.systemd import notify
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from usdt.engine.aggregate.session import Row
-    from usdt.engine.aggregate.values import Value
     from usdt.export.config import Config, Metric, SpanSource
     from usdt.export.endpoints import Endpoint, Otlp
-    from usdt.export.otlp import Messages
-    from usdt.export.values import Labels
+    from usdt.export.formats.otlp import Messages
 
 __all__ = ("Exporter", "run_exporter")
 
@@ -85,10 +83,10 @@ class Exporter:
         self.pusher = None if otlp is None else Pusher(otlp, self._messages, self._say)
 
     def _messages(self) -> Messages:
-        values, health = self.read()
+        families = self.collect()
         with self._lock:
             traces = [("traces", data) for one in self._spans.values() for data in one.messages()]
-        request = metrics_request(values, health, began=self._began, now=time.time_ns())
+        request = metrics_request(families, began=self._began, now=time.time_ns())
         return [("metrics", request), *traces]
 
     def look(self) -> None:
@@ -134,11 +132,6 @@ class Exporter:
 
     def collect(self) -> list[Family]:
         """Return all metrics, and those of the exporter itself."""
-        values, health = self.read()
-        return [*(family_of(metric, found) for metric, found in values), *health]
-
-    def read(self) -> tuple[list[tuple[Metric, dict[Labels, Value]]], list[Family]]:
-        """Return the values of all metrics, and the metrics of the exporter itself."""
         with self._lock:
             rows: dict[Metric, list[Row]] = {}
             lost = Counter(self._lost)
@@ -151,11 +144,11 @@ class Exporter:
                 lost.update(spans.standing.lost())
                 lost[spans.source.name, "no space until the next message"] += spans.dropped
             found = [
-                (metric, values.read(rows.get(metric, ())))
+                family_of(metric, values.read(rows.get(metric, ())))
                 for metric, values in self._values.items()
             ]
             health = _health(self._values.values(), attached, lost)
-            return found, [*health, *self._dropped()]
+            return [*found, *health, *self._dropped()]
 
     def _dropped(self) -> Iterator[Family]:
         if self.pusher is not None:

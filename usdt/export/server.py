@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import TracingError
 from usdt.base.version import VERSION
-from usdt.export.text import OPEN_METRICS, PLAIN, render, wants_open_metrics
+from usdt.export.formats.exposition import exposition, preferred_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from usdt.export.endpoints import Endpoint
-    from usdt.export.families import Family
+    from usdt.export.formats.families import Family
 
 __all__ = ("MetricsServer",)
 
@@ -105,18 +105,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer."""
         path = self.path.partition("?")[0]
         if path == "/-/healthy":
-            self._answer("text/plain; charset=utf-8", "ok\n")
+            self._answer("text/plain; charset=utf-8", b"ok\n")
         elif path == "/metrics":
-            is_open = wants_open_metrics(self.headers.get("Accept", ""))
-            text = render(self.server.collect(), open_metrics=is_open)
-            self._answer(OPEN_METRICS if is_open else PLAIN, text)
+            kind = preferred_format(self.headers.get("Accept", ""))
+            self._answer(kind, exposition(self.server.collect(), kind))
         else:
             self.send_error(http.HTTPStatus.NOT_FOUND, "only /metrics and /-/healthy are here")
 
     do_HEAD = do_GET  # noqa: N815 - http.server's name
 
-    def _answer(self, kind: str, text: str) -> None:
-        data = text.encode()
+    def _answer(self, kind: str, data: bytes) -> None:
         self.send_response(http.HTTPStatus.OK)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))

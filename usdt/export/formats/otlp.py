@@ -12,17 +12,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.version import VERSION
-from usdt.engine.aggregate.spec import Log2
-from usdt.export.families import HistogramPoint, family_of
+from usdt.export.formats.families import HistogramPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from usdt.engine.aggregate.values import Value
-    from usdt.export.config import Metric
+    from usdt.export.buckets import Number
     from usdt.export.endpoints import Otlp
-    from usdt.export.families import Family, Sample
-    from usdt.export.values import Labels
+    from usdt.export.formats.families import Family, Native
 
 __all__ = ("Messages", "Pusher", "metrics_request")
 
@@ -31,7 +28,6 @@ _ATTEMPTS = 3
 _FIRST_PAUSE = 1.0  # seconds before the second attempt; doubled before the third
 _TIMEOUT = 5.0  # seconds of an attempt
 _AGAIN = {429, 502, 503, 504}  # answers after which OTLP/HTTP allows another attempt
-_UNITS = {10**9: "ns", 10**6: "us", 1000: "ms", 1: "s"}
 
 #: Signal (``metrics``, ``traces``) and body of each request.
 Messages = list[tuple[str, bytes]]
@@ -109,24 +105,16 @@ class Pusher:
         return False, ""
 
 
-def metrics_request(
-    values: Sequence[tuple[Metric, dict[Labels, Value]]],
-    families: Sequence[Family],
-    *,
-    began: int,
-    now: int,
-) -> bytes:
+def metrics_request(families: Iterable[Family], *, began: int, now: int) -> bytes:
     """Return an ExportMetricsServiceRequest as JSON.
 
     Args:
-        values: the metrics.
-        families: those of the exporter itself.
+        families: the metrics.
         began: when counting began, in nanoseconds since the epoch.
         now: when they were read.
     """
     times = {"startTimeUnixNano": str(began), "timeUnixNano": str(now)}
-    metrics = [_metric(metric, found, times) for metric, found in values]
-    metrics += [_family(family, times) for family in families]
+    metrics = [_family(family, times) for family in families]
     resource = {"service.name": "usdt-export", "host.name": socket.gethostname()}
     scope = {"name": "usdt-toolkit", "version": VERSION}
     data = {
@@ -136,43 +124,14 @@ def metrics_request(
     return json.dumps({"resourceMetrics": [data]}).encode()
 
 
-def _metric(metric: Metric, values: dict[Labels, Value], times: dict[str, str]) -> dict[str, Any]:
-    # Powers of two of the values' own unit are exact; those of seconds would not be.
-    plain = isinstance(metric.aggregation.buckets, Log2)
-    if not plain or any(value.buckets and value.buckets[0] for value in values.values()):
-        return _family(family_of(metric, values), times)
-    names = (*metric.labels, *(("probe",) if metric.by_probe else ()))
-    points = [
-        {"attributes": _attributes(zip(names, labels, strict=True)), **times, **_exponential(value)}
-        for labels, value in sorted(values.items())
-    ]
-    seconds = metric.unit == "seconds"
-    return {
-        "name": metric.name.removesuffix("_seconds") if seconds else metric.name,
-        "description": metric.help,
-        "unit": _UNITS[metric.divisor] if seconds else metric.unit,
-        "exponentialHistogram": {"dataPoints": points, "aggregationTemporality": _CUMULATIVE},
-    }
-
-
-def _exponential(value: Value) -> dict[str, Any]:
-    # Scale 0: powers of two.
-    counts = value.buckets[2:]
-    used = [index for index, count in enumerate(counts) if count]
-    first, last = (used[0], used[-1]) if used else (0, -1)
-    point: dict[str, Any] = {
-        "count": str(value.count),
-        "sum": value.sum,
-        "scale": 0,
-        "zeroCount": str(value.buckets[1] if value.buckets else 0),
-        "positive": {"offset": first, "bucketCounts": [str(n) for n in counts[first : last + 1]]},
-    }
-    return point | ({} if value.min is None else {"min": value.min, "max": value.max})
-
-
 def _family(family: Family, times: dict[str, str]) -> dict[str, Any]:
+    exponential = _is_exponential(family)
     points = [
-        {"attributes": _attributes(sample.labels), **times, **_point(sample)}
+        {
+            "attributes": _attributes(sample.labels),
+            **times,
+            **_point(sample.value, exponential=exponential),
+        }
         for sample in family.samples
     ]
     about = {"name": family.name, "description": family.help}
@@ -182,23 +141,48 @@ def _family(family: Family, times: dict[str, str]) -> dict[str, Any]:
         return {**about, "gauge": data}
     data["aggregationTemporality"] = _CUMULATIVE
     if family.type == "histogram":
-        return {**about, "histogram": data}
+        return {**about, "exponentialHistogram" if exponential else "histogram": data}
     return {**about, "sum": {**data, "isMonotonic": True}}
 
 
-def _point(sample: Sample) -> dict[str, Any]:
-    value = sample.value
+def _is_exponential(family: Family) -> bool:
+    # All points of a metric have the same form.
+    values = [sample.value for sample in family.samples]
+    return all(isinstance(one, HistogramPoint) and one.native is not None for one in values)
+
+
+def _point(value: Number | HistogramPoint, *, exponential: bool) -> dict[str, Any]:
     if isinstance(value, HistogramPoint):
-        counts = [*_differences([count for _, count in value.buckets], value.count)]
-        made = {
-            "count": str(value.count),
-            "explicitBounds": [float(bound) for bound, _ in value.buckets],
-            "bucketCounts": [str(count) for count in counts],
-        }
+        shape = _explicit(value)
+        if exponential and value.native is not None:
+            shape = _exponential(value.native)
+        made = {"count": str(value.count), **shape}
         return made if value.sum is None else {**made, "sum": float(value.sum)}
     if isinstance(value, int) and abs(value) < 1 << 63:
         return {"asInt": str(value)}
     return {"asDouble": float(value)}
+
+
+def _explicit(point: HistogramPoint) -> dict[str, Any]:
+    counts = _differences([count for _, count in point.buckets], point.count)
+    return {
+        "explicitBounds": [float(bound) for bound, _ in point.buckets],
+        "bucketCounts": [str(count) for count in counts],
+    }
+
+
+def _exponential(native: Native) -> dict[str, Any]:
+    # A bucket's number is one less than in Prometheus, and those without hits are written.
+    counts = dict(native.counts)
+    numbers = range(min(counts), max(counts) + 1) if counts else range(1, 1)
+    return {
+        "scale": native.schema,
+        "zeroCount": str(native.zeros),
+        "positive": {
+            "offset": numbers.start - 1,
+            "bucketCounts": [str(counts.get(number, 0)) for number in numbers],
+        },
+    }
 
 
 def _differences(cumulative: Sequence[int], total: int) -> Iterator[int]:

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.export.families import HistogramPoint
+from usdt.export.formats.families import HistogramPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from usdt.export.families import Family, Number, Sample
+    from usdt.export.buckets import Number
+    from usdt.export.formats.families import Family, Sample
 
-__all__ = ("OPEN_METRICS", "PLAIN", "render", "wants_open_metrics")
+__all__ = ("OPEN_METRICS", "PLAIN", "render")
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 _HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _LABEL = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-
-
-def wants_open_metrics(accept: str) -> bool:
-    """Return whether a scraper prefers OpenMetrics, by its header Accept."""
-    weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
-    for part in accept.split(",")[:32]:
-        kind, *parameters = (word.strip() for word in part.split(";"))
-        weight = next((one[2:] for one in parameters if one.startswith("q=")), "1")
-        if kind in weights:
-            try:
-                weights[kind] = max(weights[kind], float(weight))
-            except ValueError:
-                continue
-    return 0.0 < weights["application/openmetrics-text"] >= weights["text/plain"]
 
 
 def render(families: Iterable[Family], *, open_metrics: bool) -> str:
@@ -40,7 +27,7 @@ def render(families: Iterable[Family], *, open_metrics: bool) -> str:
 
 
 def _family(family: Family, *, open_metrics: bool) -> Iterator[str]:
-    counter = family.name + "_total" if family.type == "counter" else family.name
+    counter = family.sample_name
     name = family.name if open_metrics else counter
     yield f"# HELP {name} {family.help.translate(_LABEL if open_metrics else _HELP)}"
     yield f"# TYPE {name} {family.type}"
