@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.columns import StringColumn
@@ -44,18 +44,13 @@ class RowPlan:
         self.end_probe = end_probe
 
 
-class Row(NamedTuple):
-    """One record. ``notes`` are members of its JSON object: names, and where memory was read."""
-
-    plan: RowPlan
-    time: int
-    context: Context
-    notes: str
-    values: tuple[Any, ...]
+#: One record: its plan, its time, its context, the members of its JSON object that say what its
+#: values are (names, and where memory was read), and its values. A plain tuple is made fastest.
+Row = tuple[RowPlan, int, Context, str, tuple[Any, ...]]
 
 
 class RowFormatter(JsonFormatter):
-    """A formatter that makes a :class:`Row` of each record.
+    """A formatter that makes a :data:`Row` of each record.
 
     Stacks, symbols, structures and socket addresses are JSON text; strings are bytes.
 
@@ -71,7 +66,6 @@ class RowFormatter(JsonFormatter):
         self.columns = Columns()
         self._layout: RecordLayout
         self.names |= {
-            "Row": Row,
             "string": _string,
             "buffer": _buffer,
             "elements": _elements,
@@ -96,7 +90,7 @@ class RowFormatter(JsonFormatter):
         notes = self.notes()
         text = f"f'''{notes}'''" if notes else "''"
         args = "".join(f"{value.source}, " for value in values)
-        return f"Row({name}, time, contexts[key][1], {text}, ({args}))"
+        return f"({name}, time, contexts[key][1], {text}, ({args}))"
 
     def hexadecimal(self, value: str) -> str:
         return f"hex({value})"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.errors import TargetError, TracingError
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.output.parquet.columns import Columns
-from usdt.engine.output.parquet.formatter import Row
 from usdt.engine.output.streams.json_stream import JsonStream
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from usdt.engine.output.parquet.columns import Flat
+    from usdt.engine.output.parquet.formatter import Row
 
 __all__ = ("LiveParquetStream", "ParquetStream")
 
@@ -73,16 +73,18 @@ class ParquetStream(OutputFile):
     # ------------------------------------------------------------ input
 
     def write(self, lines: Sequence[Any]) -> None:
-        """Add lines of a JSON stream, or rows.
+        """Add lines of a JSON stream, then rows.
 
         Raises:
             SyscallError: the write failed, for example because the disk is full.
         """
-        for line in lines:
-            if isinstance(line, Row):
-                self._add(line, line.plan.size)
-            elif line:
+        first = next((at for at, line in enumerate(lines) if not isinstance(line, str)), len(lines))
+        for line in lines[:first]:
+            if line:
                 self._object(json.loads(line), len(line))
+        if first < len(lines):
+            rows = lines[first:] if first else lines
+            self._add(rows, sum(plan.size for plan, *_ in rows))
 
     def _object(self, found: dict[str, Any], size: int) -> None:
         if "usdt" in found:
@@ -92,7 +94,7 @@ class ParquetStream(OutputFile):
             clock = found["clock"]
             self._offset = clock["realtime"] - clock["monotonic"]
         elif "probe" in found and ("count" in found or "time" in found):
-            self._add(self._tables.flat_object(found), size)
+            self._add([self._tables.flat_object(found)], size)
         else:
             self._losses.append(found)
 
@@ -101,10 +103,10 @@ class ParquetStream(OutputFile):
         if self._header:
             self.columns.add_command(self._header["command"])
 
-    def _add(self, row: Row | Flat, size: int) -> None:
-        if self._waiting and isinstance(row, Row) != isinstance(self._waiting[0], Row):
+    def _add(self, rows: Sequence[Row | Flat], size: int) -> None:
+        if self._waiting and type(rows[0]) is not type(self._waiting[0]):
             self._convert()
-        self._waiting.append(row)
+        self._waiting += rows
         self._waiting_bytes += size
         if len(self._waiting) >= _WAITING or self._waiting_bytes >= _WAITING_BYTES:
             self._convert()
@@ -125,7 +127,7 @@ class ParquetStream(OutputFile):
         if not rows:
             return
         host = self._header.get("host", "")
-        if isinstance(rows[0], Row):
+        if isinstance(rows[0], tuple):
             self._freeze([])
             found = self._tables.columns_of_rows(rows, self._kinds, host)
         else:
