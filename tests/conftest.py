@@ -40,17 +40,25 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("usdt")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def bpffs() -> Iterator[None]:
-    """The file system of BPF pins, mounted for the run where root finds it is not."""
-    place = Path("/sys/fs/bpf")
-    if os.geteuid() != 0 or not place.is_dir() or place.is_mount():
-        yield
+_BPFFS = Path("/sys/fs/bpf")
+_MOUNTED = pytest.StashKey[bool]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Mount the file system of BPF pins for the run, where root finds that it is not."""
+    # Not in each worker of pytest-xdist: the first to end would take it from the others.
+    if hasattr(session.config, "workerinput") or os.geteuid() != 0:
         return
-    mounted = subprocess.run(["mount", "-t", "bpf", "bpf", place], check=False, capture_output=True)
-    yield
-    if mounted.returncode == 0:
-        subprocess.run(["umount", place], check=False, capture_output=True)
+    if _BPFFS.is_dir() and not _BPFFS.is_mount():
+        words = ("mount", "-t", "bpf", "bpf", _BPFFS)
+        mounted = subprocess.run(words, check=False, capture_output=True)
+        session.config.stash[_MOUNTED] = mounted.returncode == 0
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Unmount it again."""
+    if session.config.stash.get(_MOUNTED, False):
+        subprocess.run(["umount", _BPFFS], check=False, capture_output=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
