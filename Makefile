@@ -34,7 +34,7 @@ demo: $(STAMP)  ## start a live Python program and trace its probes (root)
 
 test: lint testbins  ## everything that can be checked on this machine
 	@echo 'test: pytest'
-	@tools/test.sh $(VENV)/bin/pytest -q --durations=10 $(PYTEST_ARGS)
+	@$(VENV)/bin/pytest -q -n 3 --dist loadfile --durations=10 $(PYTEST_ARGS)
 	@$(call cells,quick)
 
 # Tests inside other kernels (QEMU), two at a time: tests/vm/README.md. pytest's watch for tests that

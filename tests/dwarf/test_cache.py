@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from as_user import own_parents
 from house import ROOT
 from skips import requires_root
 
@@ -44,7 +45,7 @@ print(made is not None and bytes(cache.load("key", "x")) == b"data")
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A directory that every user can reach, and the home of a user in it."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    for folder in (tmp_path, *own_parents(tmp_path)):
         folder.chmod(0o755)
     (tmp_path / "home").mkdir(mode=0o755)
     return tmp_path / "home"

@@ -110,7 +110,7 @@ def test_all_processes(target: Fixture) -> None:
 
 def test_a_recording(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    for folder in list(tmp_path.parents)[:2]:
+    for folder in as_user.own_parents(tmp_path):
         folder.chmod(0o755)
     path = tmp_path / "recording"
     words = ("record", "-o", path, "-c", build("default", "args"), "args:*")

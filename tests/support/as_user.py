@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from usdt.bpf._syscall import capset, limit_bounding_set, prctl
 from usdt.bpf.capabilities import capability_set
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOBODY = 65534
 NUMBERS = {
@@ -31,6 +35,15 @@ _PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
 def words(*names: str) -> tuple[str, ...]:
     """The words that run a command with these capabilities."""
     return sys.executable, __file__, ",".join(names)
+
+
+def own_parents(path: Path) -> list[Path]:
+    """The folders above one of ``tmp_path`` that pytest made, and that another user cannot pass.
+
+    There is one more below pytest-xdist.
+    """
+    at = next(n for n, folder in enumerate(path.parents) if folder.name.startswith("pytest-of-"))
+    return list(path.parents)[: at + 1]
 
 
 def _main(names: str, *command: str) -> None:
