@@ -30,6 +30,7 @@ __all__ = (
     "Event",
     "defined_events",
     "events",
+    "events_of",
     "format_of",
     "matching",
     "no_match",
@@ -75,7 +76,7 @@ def events() -> tuple[Event, ...]:
     try:
         for category in _folders(root / "events"):
             if category.name not in _NO_EVENTS:
-                found += [Event(category.name, event) for event in _events_of(category)]
+                found += [Event(category.name, event) for event in events_of(category)]
     except OSError as err:
         raise TracingError(
             f"{err.filename}: {err.strerror}: tracepoints are listed there; run as root"
@@ -118,12 +119,12 @@ def _folders(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
         return sorted((one for one in entries if one.is_dir()), key=lambda one: one.name)
 
 
-def _events_of(category: os.DirEntry[str]) -> list[str]:
-    # The group of a dynamic event may be removed meanwhile: the kernel then says one of the two.
+def events_of(category: os.DirEntry[str]) -> list[str]:
+    """Return the names of the events of a folder; none of one that is removed meanwhile."""
     try:
         return [event.name for event in _folders(category)]
     except OSError as err:
-        if err.errno not in (errno.ENOENT, errno.EINVAL):
+        if err.errno not in (errno.ENOENT, errno.EINVAL):  # the kernel says one of the two
             raise
         return []
 

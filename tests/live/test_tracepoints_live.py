@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fixtures import build
 from kernelprobes import events_of, kprobe, program, results, tracing_kernel
 from skips import need_program
 from streams import read_events
@@ -29,7 +26,6 @@ from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.tracefs import mount as location
-from usdt.tracefs.definitions import define_event, remove_event
 from usdt.tracefs.format import parse_format
 from usdt.tracefs.instance import Instance
 from usdt.tracefs.trace_pipe_reader import TracePipeReader
@@ -359,21 +355,3 @@ def _place() -> int:
     places = {event["args"]["(long)location"] for event in events_of(_REFUSED, probe)}
     assert len(places) == 1
     return places.pop() % (1 << 64)
-
-
-def test_groups_of_others_may_be_removed_while_tracepoints_are_listed() -> None:
-    root = location.tracefs()
-    done = threading.Event()
-
-    def come_and_go() -> None:
-        line = f"p:usdt_gone/one {build('default', 'args')}:0x1"
-        while not done.is_set():
-            event = define_event(root, "uprobe_events", line, "usdt_gone/one")
-            remove_event(root, event)
-
-    with contextlib.ExitStack() as stack:
-        other = threading.Thread(target=come_and_go)
-        other.start()
-        stack.callback(other.join)
-        stack.callback(done.set)
-        assert all(catalog.events.__wrapped__() for _ in range(60))

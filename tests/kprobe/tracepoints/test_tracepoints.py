@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.planning import form
 
+from kprobe.tracepoints import catalog
 from kprobe.tracepoints import syscall_numbers_32bit as numbers32
 from kprobe.tracepoints.fields import arguments_of, names_of
 from kprobe.tracepoints.flag_names import flags_of
@@ -268,3 +270,13 @@ def test_events_of_32_bit_kernels_are_named_for_what_they_lack(
     name: str, there: str, event: str
 ) -> None:
     assert next(one for one in numbers32.later_names(name) if one in there.split()) == event
+
+
+def test_a_group_that_is_removed_while_it_is_listed_has_no_events(tmp_path: Path) -> None:
+    (tmp_path / "mine/one").mkdir(parents=True)
+    (tmp_path / "gone").mkdir()
+    with os.scandir(tmp_path) as entries:
+        groups = {entry.name: entry for entry in entries}
+    (tmp_path / "gone").rmdir()
+    found = {name: catalog.events_of(group) for name, group in groups.items()}
+    assert found == {"mine": ["one"], "gone": []}
