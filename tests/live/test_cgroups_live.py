@@ -165,6 +165,28 @@ def test_a_unit_that_is_started_again_is_traced_on(tmp_path: Path) -> None:
         tool.stop()
 
 
+def test_a_container_that_is_started_again_at_another_level_is_traced_on(tmp_path: Path) -> None:
+    program = private(build("default", "ints"), tmp_path)
+    name = f"docker-{uuid.uuid4().hex * 2}.scope"
+    words = ("--container", name[7:19], f"{program}:ints:*")
+    with contextlib.ExitStack() as stack:
+        with cgroup(name) as place, waiting_in(place, program):
+            tool = stack.enter_context(tracing(*words))
+        parent = stack.enter_context(cgroup("", stack.enter_context(cgroup())))
+        again = stack.enter_context(cgroup(name, parent))
+        two = stack.enter_context(waiting_in(again, program))
+        outside = stack.enter_context(waiting_in(parent, program))
+
+        def traced() -> bool:
+            outside.fire()
+            two.fire()
+            return two.pid in pids(tool)
+
+        until(traced, "the new cgroup to be traced", every=0.1)
+        tool.stop()
+        assert pids(tool) == {two.pid}
+
+
 def test_a_container_by_id_and_by_its_first_digits(tmp_path: Path) -> None:
     program = private(build("default", "ints"), tmp_path)
     identity = uuid.uuid4().hex * 2

@@ -17,7 +17,7 @@ from usdt.base.errors import SyscallError, TargetError
 from usdt.bpf.perf_sideband import PerfSideband
 from usdt.cgroups.hierarchy import mounted_hierarchy
 from usdt.cgroups.selection import CgroupSelection
-from usdt.engine.runtime.cgroup_set import CgroupSet
+from usdt.engine.runtime.cgroup_set import MAX_LEVEL, CgroupSet
 from usdt.procfs.mapped_files import MapsPoller
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ("CgroupTargets",)
 
 _SEARCH = 2.0  # seconds between two searches, if the number of cgroups is what it was
-_DEPTHS = 12  # levels that are looked at where the level of the mounted root is not known
 
 
 class CgroupTargets(Closeable):
@@ -58,10 +57,9 @@ class CgroupTargets(Closeable):
         self._state, self._next_search = b"", 0.0
         self._events: PerfSideband | None = None
         self._maps: dict[int, MapsPoller] = {}
-        self._levels = (
-            {one.depth for one in self._tops} if self._hierarchy.whole else {*range(1, _DEPTHS + 1)}
-        )
-        self.followed = CgroupSet(self._levels)
+        # Where the level of the mounted root is not known, all are looked at.
+        known = {one.depth for one in self._tops}
+        self.followed = CgroupSet(known if self._hierarchy.whole else {*range(1, MAX_LEVEL + 1)})
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             for one in self._tops:
@@ -104,13 +102,12 @@ class CgroupTargets(Closeable):
         self._tops = current
 
     def _add(self, one: Cgroup) -> None:
-        if self._hierarchy.whole and one.depth not in self._levels:
+        if one.depth > max(MAX_LEVEL, *self.followed.levels):
             self.notices.append(
-                f"cgroup {one.path} is new and not traced: it is at another level than those "
-                "that were there at the start"
+                f"cgroup {one.path} is new and not traced: it is more than {MAX_LEVEL} levels deep"
             )
             return
-        self.followed.add(one.id)
+        self.followed.add(one.id, one.depth if self._hierarchy.whole else None)
 
     def new_files(self) -> Iterator[tuple[int, MappedFile]]:
         """Yield the files that processes in the cgroups have mapped since the last call."""

@@ -39,6 +39,7 @@ from usdt.engine.compiler.codegen.model import (
 )
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.record import EVENTS
+from usdt.engine.compiler.codegen.task_filter import ANY_LEVEL
 from usdt.engine.compiler.record.columns import CgroupColumn
 from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.output.decode import CONTEXT
@@ -201,8 +202,9 @@ class CgroupLevels:
 
     maps: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, *levels: int) -> None:
+    def __init__(self, *levels: int, more: tuple[int, ...] = ()) -> None:
         self.levels = levels
+        self.more_levels = more
 
 
 @pytest.mark.parametrize(
@@ -225,6 +227,22 @@ def test_cgroups(levels: tuple[int, ...], cgroups: tuple[int, ...], counts: bool
             machine = Machine(process=process, cgroups=cgroups, traced_cgroups=traced)
             machine.run(program(plan("pid", ()), accept=accept))
             assert len(machine.records) == (counts and process in (pids or (process,)))
+
+
+@pytest.mark.parametrize(
+    ("traced", "counts"),
+    [
+        pytest.param((30,), False, id="levels that were not there are not looked at"),
+        pytest.param((30, ANY_LEVEL), True, id="one at another level was added"),
+        pytest.param((31, ANY_LEVEL), False, id="another one was added"),
+        pytest.param((20,), True, id="the one that was there"),
+    ],
+)
+def test_cgroups_that_are_added_at_another_level(traced: tuple[int, ...], counts: bool) -> None:
+    machine = Machine(cgroups=(1, 20, 25, 30), traced_cgroups=frozenset(traced))
+    accept = TaskFilter(cgroups=CgroupLevels(1, more=(2, 3, 4)))
+    machine.run(program(plan("pid", ()), accept=accept))
+    assert len(machine.records) == counts
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 17, 300])

@@ -163,6 +163,10 @@ class CgroupSetMaps(Protocol):
         """The levels below the root at which they are."""
 
     @property
+    def more_levels(self) -> Sequence[int]:
+        """Those at which cgroups that are added later may be."""
+
+    @property
     def maps(self) -> Mapping[str, Map]:
         """The map in which programs look cgroups up, by name."""
 

@@ -182,7 +182,8 @@ def _filter_tasks(asm: Assembler, task_filter: TaskFilter, reject: str) -> None:
         asm.alu(Alu.RSH, R1, 32)
         asm.jump(Jump.EQ, R1, task_filter.excluded, reject)
     if task_filter.cgroups is not None:
-        emit_cgroup_membership(asm, task_filter.cgroups.levels, reject)
+        cgroups = task_filter.cgroups
+        emit_cgroup_membership(asm, cgroups.levels, cgroups.more_levels, reject)
 
 
 def _emit_search(asm: Assembler, keys: list[tuple[int, int]]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "ALIVE",
+    "ANY_LEVEL",
     "CGROUPS",
     "ENDED",
     "FOLLOWED",
@@ -39,6 +40,7 @@ UNFOLLOWED = (
     "unfollowed"  # array of u64: tasks that did not fit into the set, hits without a process ID
 )
 CGROUPS = "cgroups"  # hash: u64 ID of a cgroup → u8
+ANY_LEVEL = (1 << 64) - 1  # no ID: in CGROUPS, it says that cgroups may be at further levels
 ALIVE, ENDED = 1, 2
 _NO_ROOM, _NO_NUMBER = 0, 1  # indexes in UNFOLLOWED
 _EXIST = 2  # BPF_EXIST: change an existing element only
@@ -86,24 +88,37 @@ def emit_membership(asm: Assembler, *, outside: str, exit_label: str) -> None:
     asm.label("followed")
 
 
-def emit_cgroup_membership(asm: Assembler, levels: Sequence[int], reject: str) -> None:
+def emit_cgroup_membership(
+    asm: Assembler, levels: Sequence[int], more: Sequence[int], reject: str
+) -> None:
     """Emit code that falls through if the current task is in a cgroup of the set, or below one.
 
     Otherwise the code goes to ``reject``.
 
     Args:
         asm: the assembler.
-        levels: the levels at which cgroups of the set may be.
+        levels: the levels at which cgroups of the set are.
+        more: the levels at which others may be once :data:`ANY_LEVEL` is in the set.
         reject: a label.
     """
+    _ancestor_lookups(asm, levels)
+    if more:
+        asm.mov(R0, ANY_LEVEL)
+        asm.store(R10, KEY_SLOT, R0)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, CGROUPS)
+        asm.jump(Jump.EQ, R0, 0, reject)
+        _ancestor_lookups(asm, more)
+    asm.goto(reject)
+    asm.label("in_cgroup")
+
+
+def _ancestor_lookups(asm: Assembler, levels: Sequence[int]) -> None:
     for level in levels:
         asm.mov(R1, level)
         asm.call(Helper.GET_CURRENT_ANCESTOR_CGROUP_ID)
         asm.store(R10, KEY_SLOT, R0)
         emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, CGROUPS)
         asm.jump(Jump.NE, R0, 0, "in_cgroup")
-    asm.goto(reject)
-    asm.label("in_cgroup")
 
 
 def _process_lookup(asm: Assembler, found: str) -> None:
