@@ -1,6 +1,6 @@
 """The parts of the build that pyproject.toml cannot describe.
 
-The commit goes into what is built, and so do the man pages, which are made of the help.
+The commit goes into what is built, and so do man pages and completions, which the commands make.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from setuptools.command.sdist import sdist
 sys.path.insert(0, str(Path(__file__).parent))  # isolated builds do not look here
 
 from tools.man_pages import write_man_pages
+from tools.shell_completions import write_completions
 from usdt.base.version import COMMIT_FILE, commit
 
 
@@ -23,8 +24,9 @@ class _BuildPy(build_py):
         super().run()
         if not self.editable_mode:  # a checkout asks git whenever it is asked
             _write_commit(self.build_lib)
-            made = Path(self.get_finalized_command("build").build_base, "man")
-            self.distribution.data_files = [("share/man/man1", write_man_pages(made))]
+            made = Path(self.get_finalized_command("build").build_base, "share")
+            shared = {"man/man1": write_man_pages(made / "man"), **write_completions(made)}
+            self.distribution.data_files = [(f"share/{to}", paths) for to, paths in shared.items()]
 
 
 class _Sdist(sdist):

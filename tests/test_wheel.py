@@ -87,12 +87,15 @@ def test_a_wheel_knows_its_commit_and_its_extras(wheel: Path, tmp_path: Path) ->
     assert extras <= {*re.findall(r"[\w-]+", "\n".join(lines[1:]))}
 
 
-def test_a_wheel_installs_man_pages(wheel: Path) -> None:
+def test_a_wheel_installs_man_pages_and_completions(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    pages = {name.partition(".data/data/")[2] for name in names if name.endswith(".1")}
-    assert {"share/man/man1/usdt-trace.1", "share/man/man1/kprobe.1"} <= pages
-    assert all(page.startswith("share/man/man1/") for page in pages)
+    shared = {name.partition(".data/data/")[2] for name in names if ".data/" in name}
+    assert {
+        *("share/man/man1/usdt-trace.1", "share/man/man1/kprobe.1"),
+        *("share/bash-completion/completions/usdt", "share/fish/vendor_completions.d/kprobe.fish"),
+        *("share/zsh/site-functions/_usdt",),
+    } <= shared
 
 
 def _usdt(site: Path, *words: str) -> str:

@@ -43,6 +43,7 @@ has() { # has PACKAGE: whether what it provides is here
     libc++-dev) any /usr/lib/llvm-*/include/c++/v1/string /usr/include/c++/v1/string ;;
     libc++abi-dev) any /usr/lib/llvm-*/lib/libc++abi.so /usr/lib/*/libc++abi.so ;;
     libbpf-dev) any /usr/include/bpf/usdt.bpf.h ;;
+    zsh | fish) command -v "$1" >/dev/null ;;
     mandoc | man-db) command -v "${1/man-db/man}" >/dev/null ;;
     elfutils) command -v eu-elflint >/dev/null ;;
     bpftool) any /usr/sbin/bpftool || command -v bpftool >/dev/null ;;
@@ -52,7 +53,11 @@ has() { # has PACKAGE: whether what it provides is here
     esac
 }
 
+<<<<<<< HEAD
 wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db chromium)
+=======
+wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db zsh fish)
+>>>>>>> af77ef7 (Complete commands, processes and probes in shells)
 [[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
 # packages.sh vm: what the virtual machines use, and nothing else.
 [[ ${1-} == vm ]] && wanted=(qemu-system-x86 qemu-system-arm qemu-system-ppc qemu-system-misc debian-archive-keyring)

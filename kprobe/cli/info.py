@@ -9,6 +9,7 @@ import click
 
 from usdt.base.text import printable_lines
 from usdt.engine.cli.click_group import say
+from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.options import btf_option
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = ("info",)
 @click.option("--needed", is_flag=True, help="With --type: also show the types that it needs.")
 @btf_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per function.")
-@click.argument("words", metavar="[FUNC]...", nargs=-1)
+@click.argument("words", metavar="[FUNC]...", nargs=-1, shell_complete=complete_probes)
 def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: bool) -> None:
     """Show C prototypes of functions, from BTF, and why a function cannot be attached.
 

@@ -10,6 +10,7 @@ import click
 
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import say
+from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.options import btf_option
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ __all__ = ("list_functions",)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
 @btf_option
 @click.option("-v", "--verbose", is_flag=True, help="Show fields of tracepoints and system calls.")
-@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1, shell_complete=complete_probes)
 def list_functions(patterns: Sequence[str], *, as_json: bool, verbose: bool) -> None:
     """List what can be traced: by default, all functions of the kernel and its modules.
 

@@ -12,6 +12,7 @@ import click
 from usdt.base.errors import LanguageError, TargetError
 from usdt.bpf.link import UprobeMethod
 from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.options import duration_option, method_option
 from usdt.engine.run.loop import StopSignals
 from usdt.libbpf.manager import Manager
@@ -54,7 +55,13 @@ class Number(click.ParamType[int]):
 
 
 @click.command("attach", help=_HELP)
-@click.argument("words", metavar="[TARGET] PROVIDER:NAME", nargs=-1, required=True)
+@click.argument(
+    "words",
+    metavar="[TARGET] PROVIDER:NAME",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_probes,
+)
 @click.option(
     "--prog",
     "program",

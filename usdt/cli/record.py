@@ -9,6 +9,7 @@ import click
 from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.engine.cli.aggregate_options import span_options
 from usdt.engine.cli.click_group import SIZE
+from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.options import (
     attach_options,
     backlog_option,
@@ -41,7 +42,9 @@ _BUFFER = 64 << 20 if KERNEL_WORD_SIZE == 8 else 16 << 20
 
 
 @click.command("record", help=_HELP)
-@click.argument("probes", metavar="PROBE...", nargs=-1, required=True)
+@click.argument(
+    "probes", metavar="PROBE...", nargs=-1, required=True, shell_complete=complete_probes
+)
 @click.option(
     "-o",
     "--output",

@@ -9,5 +9,6 @@ search           TARGET arguments → files; the search for programs and librari
 spawn            commands that are stopped at their first instruction; command_user: --user
 follow_forks     children of traced processes, and the files they map
 cgroup_targets   processes in selected cgroups, and the files they map
+probe_names      names for completion in shells
 listing_files    the files of ``usdt list``; function_hint: what a missing probe may mean
 """

@@ -14,6 +14,7 @@ from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.cli.click_group import plural
+from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
 from usdt.probes.sites import arguments_of, foreign_reason, unsupported_code_reason
 from usdt.runtimes.quirks import find_quirks
@@ -35,7 +36,7 @@ class _Result(NamedTuple):
 @click.command("check")
 @pid_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
-@click.argument("words", metavar="[TARGET|PATTERN]...", nargs=-1)
+@click.argument("words", metavar="[TARGET|PATTERN]...", nargs=-1, shell_complete=complete_probes)
 def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> int:
     """Check that each probe would attach, and that each argument would decode; exit 1 if not.
 

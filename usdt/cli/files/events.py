@@ -9,6 +9,7 @@ import click
 
 from usdt.base.text import printable
 from usdt.cli.files.selection import select, split_arguments
+from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
 from usdt.engine.language import parse_probe
 from usdt.probes.sites import foreign_reason, matching
@@ -39,7 +40,9 @@ Each site is one line. Comments name what a definition cannot express.
 
 @click.command("events", help=_HELP)
 @pid_option
-@click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
+@click.argument(
+    "words", metavar="[TARGET] PROBE...", nargs=-1, required=True, shell_complete=complete_probes
+)
 def events(pids: tuple[int, ...], words: tuple[str, ...]) -> None:
     """Show probes as definitions."""
     arguments = split_arguments(words)

@@ -11,6 +11,7 @@ import click
 from usdt.base.text import printable
 from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.engine.cli.click_group import plural
+from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
 from usdt.runtimes.quirks import find_quirks
 
@@ -27,7 +28,9 @@ __all__ = ("info", "operand_line")
 @click.command("info")
 @pid_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
-@click.argument("words", metavar="[TARGET] PROBE...", nargs=-1, required=True)
+@click.argument(
+    "words", metavar="[TARGET] PROBE...", nargs=-1, required=True, shell_complete=complete_probes
+)
 def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> None:
     """Show each call site of a probe, and the location of each argument there.
 

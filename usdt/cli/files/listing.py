@@ -11,6 +11,7 @@ import click
 from usdt.base.text import printable
 from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
 from usdt.runtimes.quirks import find_quirks
 
@@ -27,7 +28,7 @@ __all__ = ("list_probes",)
 @pid_option
 @click.option("-a", "--all", "all_processes", is_flag=True, help="Search all processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
-@click.argument("words", metavar="[TARGET|PATTERN]...", nargs=-1)
+@click.argument("words", metavar="[TARGET|PATTERN]...", nargs=-1, shell_complete=complete_probes)
 def list_probes(
     pids: tuple[int, ...], words: tuple[str, ...], *, all_processes: bool, as_json: bool
 ) -> None:

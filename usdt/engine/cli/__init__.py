@@ -7,5 +7,6 @@ commands                             definitions of trace, count, hist, stats, l
 running                              one run of a command: attach, loop, closing line
 trace, spans, record, report         implementations of these commands
 aggregates                           those that aggregate in the kernel
+completion                           what shells complete
 help                                 topics of ``help``; what ``--version`` prints
 """

@@ -24,6 +24,8 @@ from usdt.base.text import closest, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from click.shell_completion import CompletionItem
+
     from usdt.base.errors import LanguageError
 
 __all__ = (
@@ -38,6 +40,7 @@ __all__ = (
     "version_option",
 )
 
+_ASKS_FOR_HELP = f"{__name__}.help"  # in the meta of a context
 
 #: The end of the help of both commands.
 MORE_HELP = """\b
@@ -73,7 +76,8 @@ class LazyGroup(click.Group):
         ``help TOPIC`` shows a page; a command of this name comes first.
         """
         if args[:1] == ["help"]:
-            if len(args) == 2 and not self._matches(args[1]):
+            ctx.meta[_ASKS_FOR_HELP] = True
+            if len(args) == 2 and not self._matches(args[1]) and not ctx.resilient_parsing:
                 from usdt.engine.cli.help.topics import show_topic  # noqa: PLC0415 - not for --help
 
                 show_topic(args[1], ctx, self._commands_at)
@@ -128,6 +132,8 @@ class LazyGroup(click.Group):
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._commands_at:
             matches = self._matches(name)
+            if len(matches) != 1 and ctx.resilient_parsing:  # a shell asks for completions
+                return None, None, args
             if len(matches) != 1:
                 near = closest(name, self._commands_at)
                 hint = f" Did you mean {near!r}?" if near else ""
@@ -136,6 +142,23 @@ class LazyGroup(click.Group):
                 ctx.fail(f"No such command {name!r}.{hint}")
             args = [matches[0], *args[1:]]
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the commands, without importing them, and options; topics behind ``help``."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only for a shell
+
+        rows = {name: text for name, (_, text) in self._commands_at.items()}
+        if ctx.meta.get(_ASKS_FOR_HELP):
+            from usdt.engine.cli.help.topics import topics  # noqa: PLC0415 - as above
+
+            rows |= topics(self._commands_at)
+        elif ctx.parent is None:
+            rows["help"] = "Show the help of a command, or a topic."
+        return [
+            CompletionItem(name, help=text)
+            for name, text in rows.items()
+            if name.startswith(incomplete)
+        ] + click.Command.shell_complete(self, ctx, incomplete)
 
     def _matches(self, start: str) -> list[str]:
         return [command for command in self._commands_at if command.startswith(start)]
@@ -235,6 +258,10 @@ def run(command: click.Command, name: str) -> NoReturn:
 
     code: int
     _repair_streams()
+    if f"_{name.upper()}_COMPLETE" in os.environ:
+        from usdt.engine.cli.completion.shells import register  # noqa: PLC0415 - a shell asks
+
+        register()
     try:
         code = _call(lambda: command.main(prog_name=name, standalone_mode=False))
     except click.ClickException as err:

@@ -122,10 +122,8 @@ def _options(name: str) -> Decorator:
             )
         case "latency":
             targets = target_options.timed_target_options
-            start = click.argument("start", metavar="START")
-            end = click.argument("end", metavar="[END]", required=False)
             own = (
-                *(start, end, more.key_options, more.resolution_option),
+                *(_start_and_end(), more.key_options, more.resolution_option),
                 *(more.group_options, more.at_start_option, interval),
                 click.option("--hist", is_flag=True, help="With --by: show histograms."),
             )
@@ -159,8 +157,7 @@ def _span_options() -> Decorator:
     from usdt.engine.cli import options, target_options  # noqa: PLC0415 - not for the group
 
     return options.combined(
-        click.argument("start", metavar="START"),
-        click.argument("end", metavar="[END]", required=False),
+        _start_and_end(),
         target_options.target_options,
         options.stop_options("Stop after N spans."),
         options.output_options,
@@ -181,4 +178,18 @@ def _span_options() -> Decorator:
 
 
 def _probes(metavar: str) -> Decorator:
-    return click.argument("probes", metavar=metavar, nargs=-1, required=True)
+    from usdt.engine.cli.completion.values import complete_probes  # noqa: PLC0415 - as above
+
+    return click.argument(
+        "probes", metavar=metavar, nargs=-1, required=True, shell_complete=complete_probes
+    )
+
+
+def _start_and_end() -> Decorator:
+    from usdt.engine.cli.completion.values import complete_probes  # noqa: PLC0415 - as above
+    from usdt.engine.cli.options import combined  # noqa: PLC0415 - as above
+
+    return combined(
+        click.argument("start", metavar="START", shell_complete=complete_probes),
+        click.argument("end", metavar="[END]", required=False, shell_complete=complete_probes),
+    )

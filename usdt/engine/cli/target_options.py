@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from usdt.engine.cli.completion.values import complete_processes
 from usdt.engine.cli.options import combined
 
 if TYPE_CHECKING:
@@ -20,7 +21,12 @@ TIME_UNITS = ("ns", "us", "ms", "s")
 
 def _pids(text: str) -> Decorator:
     return click.option(
-        *("-p", "--pid", "pids"), multiple=True, metavar="PID", help=text, callback=_processes
+        *("-p", "--pid", "pids"),
+        multiple=True,
+        metavar="PID",
+        help=text,
+        callback=_processes,
+        shell_complete=complete_processes,
     )
 
 

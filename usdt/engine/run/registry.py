@@ -2,7 +2,8 @@
 
 The providers are layered above the engine, so this table names their modules instead of importing
 them. It is the only place that does so. A module is imported for the first probe of its kind. One
-more module reads debug information for the probes of the kernel.
+more module reads debug information for the probes of the kernel. Completion in shells asks further
+modules for names.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.run.protocols import ProbeProvider, TargetProvider, VariableTypeReader
 
@@ -20,6 +23,7 @@ __all__ = (
     "PROBE_KINDS",
     "ProbeKind",
     "kind_of",
+    "probe_names",
     "provider_of",
     "target_provider",
     "variable_type_reader",
@@ -27,6 +31,7 @@ __all__ = (
 
 _FILES = "usdt.targets.provider"
 _KERNEL = "kprobe.provider"
+_NAMES = {_FILES: "usdt.targets.probe_names", _KERNEL: "kprobe.probe_names"}
 _DEBUG_INFORMATION = "usdt.dwarf.variable_types"
 
 
@@ -82,3 +87,22 @@ def variable_type_reader() -> VariableTypeReader:
     """Return the function that reads types of variables in debug information."""
     reader: VariableTypeReader = import_module(_DEBUG_INFORMATION).type_of_variable
     return reader
+
+
+def probe_names(
+    kind: ProbeKind, text: str, targets: Sequence[str], pids: Sequence[int]
+) -> Iterable[str]:
+    """Return names of probes of a kind, without the kind, that may continue a text.
+
+    Args:
+        kind: the kind.
+        text: the beginning of a name.
+        targets: files in which probes are searched.
+        pids: processes whose files are searched.
+
+    Raises:
+        TracingError: there is none, or this system does not show them.
+    """
+    names: Callable[[str, str, Sequence[str], Sequence[int]], Iterable[str]]
+    names = import_module(_NAMES[kind.provider]).probe_names
+    return names(kind.name, text, targets, pids)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from importlib.resources.abc import Traversable
 
-__all__ = ("TOPICS", "show_topic")
+__all__ = ("TOPICS", "show_topic", "topics")
 
 _PROBES = """\
 How a probe is named
@@ -85,10 +85,10 @@ def show_topic(name: str, ctx: click.Context, commands: Collection[str]) -> None
     if name in TOPICS:
         click.echo(TOPICS[name], nl=False)
         return
-    pages = _pages()
     if name == _LIST:
-        _list_topics(pages, commands, ctx.info_name)
+        _list_topics(commands, ctx.info_name)
         return
+    pages = _pages()
     page = pages.get(name.removesuffix(_SUFFIX))
     if page is None:
         near = closest(name, [*TOPICS, *pages, *commands])
@@ -98,13 +98,17 @@ def show_topic(name: str, ctx: click.Context, commands: Collection[str]) -> None
     click.echo_via_pager(page.read_text(encoding="utf-8"))
 
 
-def _list_topics(
-    pages: dict[str, Traversable], commands: Collection[str], program: str | None
-) -> None:
+def topics(commands: Collection[str]) -> dict[str, str]:
+    """Return each topic and its title; a page with the name of a command is followed by ``.md``."""
     rows = {name: text.partition("\n")[0] for name, text in TOPICS.items()}
-    for name, page in pages.items():
+    for name, page in _pages().items():
         title = page.read_text(encoding="utf-8").partition("\n")[0]
         rows[f"{name}{_SUFFIX if name in commands else ''}"] = title.removeprefix("# ")
+    return rows
+
+
+def _list_topics(commands: Collection[str], program: str | None) -> None:
+    rows = topics(commands)
     width = max(map(len, rows))
     for name, title in rows.items():
         click.echo(f"{name.ljust(width)}  {title}")
