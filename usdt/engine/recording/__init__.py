@@ -5,5 +5,6 @@ description     JSON contents of blocks, as values
 writer          writes a recording
 reader          reads a recording
 processes       snapshots of processes, for the symbols of recorded stacks
+pairing         which starts and ends of spans belong together
 spans, tables   recordings as Chrome trace spans and as CSV
 """

@@ -3,18 +3,15 @@
 The format ("Trace Event Format", the Chromium project) is an object whose ``traceEvents`` is a list
 of objects with ``ph`` (X: a span with a duration, i: an instant, M: a name), ``ts`` and ``dur`` in
 microseconds, ``pid`` and ``tid``.
-
-A span is a hit of one probe and the next hit of its counterpart in the same thread. Of several open
-spans the latest ends first, as with function calls.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
 from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.recording.pairing import OpenStarts, roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ("ChromeFormatter", "Spans")
 
-_STARTS = ("start", "begin", "entry", "enter")
-_ENDS = ("done", "end", "return", "exit", "stop", "finish")
 _MOST_OPEN = 1 << 18  # maximum open spans; beyond that, the oldest are shown as instants
 
 
@@ -77,14 +72,12 @@ class Spans:
         self.unfinished = self.unbegun = 0
         self._given = list(given)
         self._roles: dict[str, tuple[str, str]] = {}
-        self._open: OrderedDict[int, tuple[tuple[int, str], _Start]] = OrderedDict()
-        self._waiting: dict[tuple[int, str], deque[int]] = {}
-        self._next = 0
+        self._open: OpenStarts[_Start] = OpenStarts(_MOST_OPEN)
         self._named: set[tuple[int, int, str]] = set()
 
     def probes(self, names: Iterable[str]) -> None:
         """Set the names of all probes of the recording so far."""
-        self._roles = _roles(set(names), self._given)
+        self._roles = roles(set(names), self._given)
 
     def events(self, batch: Iterable[tuple[Any, ...]]) -> Iterator[str]:
         """Yield JSON objects, one line each, without separators."""
@@ -99,16 +92,15 @@ class Spans:
             if role == "i":
                 yield _instant(time, who, args)
             elif role == "B":
-                self._begin((tid, name), _Start(time, who, args))
-                if len(self._open) > _MOST_OPEN:
-                    yield self._give_up()
+                oldest = self._open.begin((tid, name), _Start(time, who, args))
+                if oldest is not None:
+                    yield self._given_up(oldest)
             else:
                 yield self._end((tid, name), time, who, args)
 
     def rest(self) -> Iterator[str]:
         """Yield the spans that have no end, as instants."""
-        while self._open:
-            yield self._give_up()
+        yield from map(self._given_up, self._open.rest())
 
     def _names(self, pid: int, tid: int, comm: str) -> Iterator[str]:
         # A thread may change its name. The name of a process is that of its first thread.
@@ -122,50 +114,19 @@ class Spans:
             yield f'{start}"process_name", "args": {{"name": {name}}}}}'
         yield f'{start}"thread_name", "args": {{"name": {name}}}}}'
 
-    def _begin(self, key: tuple[int, str], start: _Start) -> None:
-        self._next += 1
-        self._open[self._next] = key, start
-        self._waiting.setdefault(key, deque()).append(self._next)
-
     def _end(
         self, key: tuple[int, str], time: int, who: tuple[int, int, str, str], args: str
     ) -> str:
-        waiting = self._waiting.get(key)
-        if waiting is None:
+        start = self._open.end(key)
+        if start is None:
             self.unbegun += 1
             return _instant(time, who, args)
-        _, start = self._open.pop(waiting.pop())
-        if not waiting:
-            del self._waiting[key]
         both = f'{{"start": {start.args}, "end": {args}}}'
         return _slice(start.time, max(0, time - start.time), start.who, key[1], both)
 
-    def _give_up(self) -> str:
-        # Removes the oldest open span: its end was not recorded, or never occurred.
-        _, (key, start) = self._open.popitem(last=False)
-        waiting = self._waiting[key]
-        waiting.popleft()
-        if not waiting:
-            del self._waiting[key]
+    def _given_up(self, start: _Start) -> str:
         self.unfinished += 1
         return _instant(start.time, start.who, start.args)
-
-
-def _roles(names: set[str], given: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    # Returns probe → ("B" or "E", the span's name), for probes with a counterpart.
-    found: dict[str, tuple[str, str]] = {}
-    bases: dict[str, tuple[list[str], list[str]]] = {}
-    for probe in sorted(names):
-        base, _, last = probe.rpartition("__")
-        if last in _STARTS or last in _ENDS:
-            bases.setdefault(base, ([], []))[last in _ENDS].append(probe)
-    for base, (starts, ends) in bases.items():
-        if starts and ends:
-            found |= dict.fromkeys(starts, ("B", base)) | dict.fromkeys(ends, ("E", base))
-    for start, end in given:
-        name = start.rpartition("__")[0] or start
-        found |= {start: ("B", name), end: ("E", name)}
-    return found
 
 
 def _slice(time: int, lasted: int, who: tuple[int, int, str, str], name: str, args: str) -> str:
