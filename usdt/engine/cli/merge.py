@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.merge.event_text import EventText
-from usdt.engine.merge.events import event_json, in_order, is_event, recorded, traced
-from usdt.engine.merge.merge import MAX_KEYS, Merge, decoded
-from usdt.engine.merge.numbers import BadResultError
+from usdt.engine.merge.events import event_json
+from usdt.engine.merge.inputs import Inputs
+from usdt.engine.merge.merge import MAX_KEYS, Merge
 from usdt.engine.merge.output import (
     Choice,
     closing_line,
@@ -23,21 +21,17 @@ from usdt.engine.merge.output import (
     loss_lines,
     text_lines,
 )
-from usdt.engine.merge.streams import Stream
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.output.parquet import is_parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from usdt.engine.merge.events import Event
-    from usdt.engine.merge.source import Source
     from usdt.engine.recording.processes import Snapshots
 
 __all__ = ("MergeOptions", "run_merge")
 
-_EVENTS = ("trace", "spans", "record")  # commands
 _BATCH = 1000  # lines that are written together
 
 
@@ -82,10 +76,9 @@ def run_merge(paths: Sequence[str], options: MergeOptions, symbols: Callable[[],
             of the files; there is no column to sort by.
     """
     _refuse_overwriting(paths, options.output)
-    allow_descriptors(len(paths))
     with _output_file(options) as output, contextlib.ExitStack() as stack:
         run = _Run(options, output, symbols)
-        run.read(paths, stack)
+        run.inputs.read(paths, stack)
         run.write()
     return 0
 
@@ -112,7 +105,6 @@ class _Run:
         self.options = options
         self.output = output
         self._as_json = options.as_json or is_parquet(options.output)
-        self.symbols = symbols
         self.merge = Merge(
             by_host=options.by_host,
             strict=options.strict,
@@ -120,41 +112,8 @@ class _Run:
             whole=options.whole,
             warn=say,
         )
-        self.sources: list[Source] = []
-        self.events: list[Iterator[Event]] = []
+        self.inputs = Inputs(self.merge, symbols, lines=options.lines)
         self.shown = 0
-
-    def read(self, paths: Sequence[str], stack: contextlib.ExitStack) -> None:
-        """Read all results; leave streams of events open."""
-        for path in paths:
-            with contextlib.ExitStack() as one:
-                stream = one.enter_context(Stream(path))
-                source = self.merge.source(stream.name)
-                self.sources.append(source)
-                if self._begin(stream, source):
-                    stack.push(one.pop_all())
-
-    def _begin(self, stream: Stream, source: Source) -> bool:
-        # Reads the header, and the results; returns whether the events of the stream follow.
-        if stream.recording:
-            lines = self.options.lines
-            self._follow(recorded(stream, self.merge, source, self.symbols, lines=lines))
-            return True
-        found = stream.lines(source)
-        for line in found:
-            if source.header is None and _announces_events(line):
-                self._follow(traced(chain([line], found), self.merge, source))
-                return True
-            self.merge.add(line, source)
-        if not source.line:
-            source.problem("empty")
-        return False
-
-    def _follow(self, events: Iterator[Event]) -> None:
-        # Reads up to the first event, so that the header of each stream is known.
-        first = next(events, None)
-        if first is not None:
-            self.events.append(chain([first], events))
 
     def write(self) -> None:
         """Write events as they come, then results and losses."""
@@ -166,7 +125,7 @@ class _Run:
             self.options.choice, colour=self.output.terminal and "NO_COLOR" not in os.environ
         )
         self.output.write((json_lines if as_json else text_lines)(self.merge, choice))
-        for source in self.sources:
+        for source in self.inputs.sources:
             source.close()
         if self.options.whole and self.merge.partial:
             say(f"left out: {plural(self.merge.partial, 'partial interval')}")
@@ -179,7 +138,7 @@ class _Run:
         width = max((len(escape(host)) for host in self.merge.hosts), default=0)
         text = EventText(width, realtime=realtime)
         batch: list[str] = []
-        for event in in_order(self.events):
+        for event in self.inputs.events():
             if self.options.wanted is not None and not self.options.wanted(event[2]["probe"]):
                 continue
             self.shown += 1
@@ -189,11 +148,3 @@ class _Run:
                 self.output.write(batch)
                 batch.clear()
         self.output.write(batch)
-
-
-def _announces_events(line: bytes) -> bool:
-    try:
-        found = decoded(line)
-    except BadResultError:
-        return False
-    return is_event(found) or ("usdt" in found and found.get("command") in _EVENTS)
