@@ -19,12 +19,14 @@ def test_vendored_files_have_the_hashes_of_the_manifest() -> None:
     for library in libraries().values():
         assert _hash(library.file) == library.sha256
         assert _hash(library.license_file) == library.license_sha256
+        if library.style_file:
+            assert _hash(library.style_file) == library.style_sha256
 
 
 def test_every_vendored_file_is_in_the_manifest() -> None:
     known = {"manifest.json"}
     for library in libraries().values():
-        known |= {library.file, library.license_file}
+        known |= {library.file, library.license_file, library.style_file or library.file}
     assert {path.name for path in _VENDOR.iterdir()} == known
 
 

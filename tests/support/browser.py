@@ -219,8 +219,8 @@ class Page:
 
     def screenshot(self, scale: float = 1.0) -> bytes:
         """Return what the tab shows, as PNG."""
-        width, height = self.run("[innerWidth, innerHeight]")
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
+        x, y, width, height = self.run("[scrollX, scrollY, innerWidth, innerHeight]")
+        clip = {"x": x, "y": y, "width": width, "height": height, "scale": scale}
         found = self.call("Page.captureScreenshot", format="png", clip=clip)
         return base64.b64decode(found["data"])
 

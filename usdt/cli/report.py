@@ -33,6 +33,7 @@ usdt report queries.usdt
 usdt report queries.usdt --json 'postgresql:query__start'
 usdt report web1.usdt web2.usdt
 usdt report queries.usdt --chrome -o queries.json     # for ui.perfetto.dev
+usdt report queries.usdt --html queries.html          # also of JSON streams and of usdt merge
 """
 
 _FORMATS: dict[ReportFormat, str] = {
@@ -68,6 +69,7 @@ def _format_options(function: Any) -> Any:
     metavar="START END",
     help="With --chrome: show START and END as a span, besides x__start and x__done.",
 )
+@click.option("--html", metavar="FILE", help="Write one page with charts and tables to FILE.")
 @frame_options
 @realtime_option
 @click.option(
@@ -90,6 +92,8 @@ def report(file: str, **values: Any) -> int:
         raise click.UsageError("--span needs --chrome")
     if values["realtime"] and formats not in ([], ["json"], ["parquet"]):
         raise click.UsageError("--realtime is for text and --json")
+    if values["html"] and (given or formats or values["output"] or values["realtime"]):
+        raise click.UsageError("--html excludes other formats, --realtime and -o")
     if any(start == end for start, end in values["spans"]):
         raise click.UsageError("--span: START and END must differ")
     from usdt.engine.cli.report import ReportOptions, run_report  # noqa: PLC0415 - not for --help
@@ -104,6 +108,8 @@ def report(file: str, **values: Any) -> int:
         values["realtime"],
     )
     symbols = symbol_options(values)
+    if values["html"]:
+        return _page([file, *options.patterns], values["html"], symbols, lines=options.lines)
     others = [*itertools.takewhile(_is_file, options.patterns)]
     if others:
         patterns = options.patterns[len(others) :]
@@ -125,17 +131,28 @@ def _report_several(
     from usdt.engine.cli.merge import MergeOptions, run_merge  # noqa: PLC0415 - not for --help
     from usdt.engine.merge.output import Choice  # noqa: PLC0415 - not for --help
 
-    def wanted(probe: str) -> bool:
-        return any(fnmatch.fnmatchcase(probe, pattern) for pattern in options.patterns)
-
     merge = MergeOptions(
         Choice(realtime=options.realtime),
         as_json=options.format == "json",
         output=options.output,
-        wanted=wanted if options.patterns else None,
+        wanted=_wanted(options.patterns),
         lines=options.lines,
     )
     return run_merge(files, merge, symbols)
+
+
+def _page(words: list[str], output: str, symbols: SymbolOptions, *, lines: bool) -> int:
+    from usdt.engine.cli.page import run_page  # noqa: PLC0415 - not for --help
+
+    files = [words[0], *itertools.takewhile(_is_file, words[1:])]
+    wanted = _wanted(tuple(words[len(files) :]))
+    return run_page(files, output, lambda: _symbolizer(symbols), wanted, lines=lines)
+
+
+def _wanted(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
+    if not patterns:
+        return None
+    return lambda probe: any(fnmatch.fnmatchcase(probe, pattern) for pattern in patterns)
 
 
 def _symbolizer(options: SymbolOptions) -> Symbolizer:

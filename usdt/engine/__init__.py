@@ -5,6 +5,7 @@ compiler/    tree → typed expressions → plan → eBPF instructions
 runtime/     attaches programs and reads their records; one back end with BPF, one with tracefs
 output/      records → text, JSON, Python events
 aggregate/   results computed in kernel maps; ``recording/``: records in files
+pages/       report pages: what was traced, summed up
 run/         tracing runs; ``cli/``, ``api/``: what both commands and Python interfaces share
 
 The engine does not depend on ELF, processes or kernel symbols: probe providers register with

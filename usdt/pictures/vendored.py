@@ -28,6 +28,8 @@ class Library:
         sha256: the hash of the file.
         license_file: the text of the licence, in ``vendor/``.
         license_sha256: the hash of that text.
+        style_file: its style sheet, in ``vendor/``; "" if it has none.
+        style_sha256: the hash of the style sheet.
     """
 
     package: str
@@ -38,11 +40,18 @@ class Library:
     sha256: str
     license_file: str
     license_sha256: str
+    style_file: str = ""
+    style_sha256: str = ""
 
     @property
     def text(self) -> str:
         """The library."""
         return _read(f"vendor/{self.file}")
+
+    @property
+    def style_text(self) -> str:
+        """The style sheet."""
+        return _read(f"vendor/{self.style_file}") if self.style_file else ""
 
     @property
     def license_text(self) -> str:

@@ -14,7 +14,7 @@ from usdt.engine.output.wall_clock import WallClock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("EventText",)
+__all__ = ("EventText", "words_of")
 
 _INDENT = " " * 8  # of the frames of a stack
 
@@ -52,6 +52,11 @@ class EventText:
         )
         line = "  ".join([head, *(word for word in words if word)]).rstrip()
         return line + "".join(f"\n{_INDENT}{frame}" for frame in frames) + "\n"
+
+
+def words_of(found: dict[str, Any]) -> list[str]:
+    """Return each item of an event as text, without its stacks."""
+    return [word for word, _ in _items(found) if word]
 
 
 def _lasted(found: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from usdt.engine.merge.merge import decoded
@@ -94,6 +95,7 @@ def recorded(
                 source.problem("the recording ends within its header")
                 return
             merge.add_object(reader.header.of_stream().to_json(), source)
+            source.kernel, source.command = reader.header.kernel, shlex.join(reader.header.command)
             with RecordedStacks(
                 symbols, reader.header.byteorder, reader.header.machine, lines=lines
             ) as stacks:

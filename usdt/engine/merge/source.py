@@ -28,6 +28,7 @@ class Source:
         host: the machine, as its header says.
         header: the header; None before one was read.
         clock: the latest clock; None before one was read.
+        kernel, command: of a recording: the kernel, and the command line; else "".
         skipped: whether the stream is of a version that cannot be read.
         problems: how many there were.
         shapes: the kinds of its results, besides the first.
@@ -39,6 +40,7 @@ class Source:
         self.host = host or name
         self.header: StreamHeader | None = None
         self.clock: Clock | None = None
+        self.kernel = self.command = ""
         self.skipped = False
         self.problems = 0
         self.shapes: set[int] = set()

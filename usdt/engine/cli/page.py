@@ -1,0 +1,76 @@
+"""``report --html``: recordings and streams as one page."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import TracingError
+from usdt.engine.cli.click_group import say
+from usdt.engine.merge.inputs import Inputs
+from usdt.engine.merge.merge import Merge
+from usdt.engine.merge.output import closing_line, loss_lines
+from usdt.engine.output.output_file import OutputFile
+from usdt.engine.pages.page import report_page
+from usdt.engine.pages.summary import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.recording.processes import Snapshots
+
+__all__ = ("run_page",)
+
+_PROBLEMS = 200  # that the page shows
+
+
+def run_page(
+    paths: Sequence[str],
+    output: str,
+    symbols: Callable[[], Snapshots],
+    wanted: Callable[[str], bool] | None = None,
+    *,
+    lines: bool = False,
+) -> int:
+    """Write a page about recordings, streams of events and streams of results.
+
+    Args:
+        paths: the files; "-" is standard input.
+        output: the page; "-" is standard output.
+        symbols: makes the symbolizer, if stacks were recorded.
+        wanted: whether the events of a probe are shown; None shows all.
+        lines: whether user stacks of recordings have source lines.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        TargetError: a file cannot be read, or the page cannot be written.
+        TracingError: the page would overwrite one of the files.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError):  # a missing file cannot be the output
+            if os.path.samefile(path, output):  # noqa: PTH121 - Path has no advantage
+                raise TracingError(f"{path}: the page would overwrite it")
+    problems: list[str] = []
+
+    def problem(line: str) -> None:
+        say(line)
+        if len(problems) < _PROBLEMS:
+            problems.append(line)
+
+    merge, summary = Merge(warn=problem), Summary()
+    with OutputFile(None if output == "-" else output) as file, contextlib.ExitStack() as stack:
+        inputs = Inputs(merge, symbols, lines=lines)
+        inputs.read(paths, stack)
+        events = inputs.events()
+        summary.add(event for event in events if wanted is None or wanted(event[2]["probe"]))
+        summary.finish()
+        for source in inputs.sources:
+            source.close()
+        file.write([report_page(merge, summary, inputs.sources, problems)])
+    for line in loss_lines(merge):
+        say(line)
+    say(closing_line(merge, summary.events))
+    return 0
