@@ -53,11 +53,7 @@ has() { # has PACKAGE: whether what it provides is here
     esac
 }
 
-<<<<<<< HEAD
-wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db chromium)
-=======
-wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db zsh fish)
->>>>>>> af77ef7 (Complete commands, processes and probes in shells)
+wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db chromium zsh fish)
 [[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
 # packages.sh vm: what the virtual machines use, and nothing else.
 [[ ${1-} == vm ]] && wanted=(qemu-system-x86 qemu-system-arm qemu-system-ppc qemu-system-misc debian-archive-keyring)
