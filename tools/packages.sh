@@ -22,7 +22,7 @@ any() { # any PATH...: whether one of them exists (a glob that matches nothing s
 
 has() { # has PACKAGE: whether what it provides is here
     case $1 in
-    gcc | g++ | make | bpftrace | chromium | cpio) command -v "$1" >/dev/null ;;
+    gcc | g++ | make | bpftrace | chromium | cpio | tmux) command -v "$1" >/dev/null ;;
     binutils) command -v readelf >/dev/null ;;
     gnupg) command -v gpg >/dev/null ;;
     openssh-client) command -v ssh >/dev/null ;;
@@ -53,7 +53,7 @@ has() { # has PACKAGE: whether what it provides is here
     esac
 }
 
-wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db chromium zsh fish)
+wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db chromium zsh fish tmux)
 [[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
 # packages.sh vm: what the virtual machines use, and nothing else.
 [[ ${1-} == vm ]] && wanted=(qemu-system-x86 qemu-system-arm qemu-system-ppc qemu-system-misc debian-archive-keyring)

@@ -59,6 +59,7 @@ _COMMANDS = {
     "record": ("usdt.cli.record:record", "Write every hit to a file, at full speed."),
     "report": ("usdt.cli.report:report", "Decode a recording."),
     **_TRACING,
+    "top": ("usdt.cli.top:top", "Show rates and latencies of probes, live."),
     "merge": ("usdt.cli.merge:merge", "Add up the results of several machines or runs."),
     "fleet": ("usdt.cli.fleet:fleet", "Run a command on many machines, and add up its results."),
     "export": ("usdt.cli.export:export", "Export probes as metrics for Prometheus."),

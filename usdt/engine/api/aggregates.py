@@ -153,6 +153,11 @@ class Aggregate(Mapping[Any, V_co]):
             return {key: self._value(value) for key, value in values.items()}
 
     @property
+    def probes(self) -> tuple[str, ...]:
+        """The attached probes that have results."""
+        return tuple(dict.fromkeys(source.probe for source in self._session.sources()))
+
+    @property
     def lost(self) -> int:
         """The number of hits in no value: no space for their key, or an unreadable expression."""
         with self._lock:

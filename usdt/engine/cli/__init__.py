@@ -6,6 +6,7 @@ options, target_options, aggregate_options
 commands                             definitions of trace, count, hist, stats, latency and heatmap
 running                              one run of a command: attach, loop, closing line
 trace, spans, record, report         implementations of these commands
+top                                  options of top
 aggregates                           those that aggregate in the kernel
 completion                           what shells complete
 help                                 topics of ``help``; what ``--version`` prints

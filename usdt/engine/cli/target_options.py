@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.cli.options import Decorator
 
-__all__ = ("pid_option", "target_options", "timed_target_options")
+__all__ = ("pid_option", "process_option", "target_options", "timed_target_options")
 
 TIME_UNITS = ("ns", "us", "ms", "s")
 
@@ -49,6 +49,10 @@ def _processes(_context: object, _option: object, given: Sequence[str]) -> tuple
 pid_option = _pids("Search the files of this process (ID or name); may be repeated.")
 
 
+#: Adds -p (``pids``) to commands that trace.
+process_option = _pids("Trace this process, by its ID, or all of this name; may be repeated.")
+
+
 def _many(name: str, metavar: str, text: str) -> Decorator:
     return click.option(f"--{name}", f"{name}s", multiple=True, metavar=metavar, help=text)
 
@@ -73,7 +77,7 @@ _unit_or_time_option = click.option(
 
 def _targets(unit: Decorator) -> Decorator:
     return combined(
-        _pids("Trace this process, by its ID, or all of this name; may be repeated."),
+        process_option,
         click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
         click.option("--user", metavar="NAME", help="Run the -c command as this user."),
         click.option("-a", "--all", "all_processes", is_flag=True, help="Trace all processes."),

@@ -1,0 +1,110 @@
+"""The table of ``top``: again and again on a terminal, or one below the other.
+
+On a terminal it is on the alternate screen: what was there before is there again at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from usdt.engine.cli.click_group import plural, say
+from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.wall_clock import time_of_day
+from usdt.engine.run.loop import POLL_SECONDS, StopSignals
+from usdt.engine.top.costs import cost_text
+from usdt.engine.top.live import LiveProbes
+from usdt.engine.top.table import Sort
+from usdt.engine.top.text import cut, heading, row_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from usdt.engine.api.sessions import Session
+
+__all__ = ("run_top",)
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_WIDTH = 80  # columns of lines that no terminal shows
+
+
+def run_top(sessions: type[Session], probes: Sequence[str], values: dict[str, Any]) -> None:
+    """Attach, and show tables until ^C, the last table, or the end of all traced processes."""
+    targets = {
+        "pid": values["pids"] or None,
+        "all_processes": values["all_processes"],
+        "follow": values["follow"],
+    }
+    woken = threading.Event()
+    with LiveProbes(sessions, probes, targets) as live, StopSignals(woken.set) as stop:
+        live.table.sort = Sort(values["sort"])
+        live.table.filter = values["wanted"]
+        live.read()
+        with OutputFile(None) as output, _screen(output, batch=values["batch"]) as full:
+            shown = 0
+            while shown != values["count"] and not stop.requested:
+                ended = _pause(live, woken, values["interval"])
+                if stop.requested:
+                    break
+                if values["latency"]:
+                    live.measure()
+                live.read()
+                output.write(
+                    [f"{line}\n" for line in _lines(live, output)]
+                    if not full
+                    else _drawing(live, output)
+                )
+                shown += 1
+                if ended:
+                    break
+        for note in live.notes:
+            say(note)
+
+
+def _pause(live: LiveProbes, woken: threading.Event, seconds: float) -> bool:
+    # Waits for the next reading; returns whether all traced processes have ended.
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not live.ended:
+        if woken.wait(min(left, POLL_SECONDS)):
+            break
+    return live.ended
+
+
+@contextlib.contextmanager
+def _screen(output: OutputFile, *, batch: bool) -> Iterator[bool]:
+    # The alternate screen of a terminal; yields whether there is one.
+    if batch or not output.terminal:
+        yield False
+        return
+    output.write([_ENTER])
+    try:
+        yield True
+    finally:
+        output.write([_LEAVE])
+
+
+def _drawing(live: LiveProbes, output: OutputFile) -> list[str]:
+    _, height = output.terminal_size()
+    lines = _lines(live, output)
+    if len(lines) > height:
+        lines = lines[:height]
+    return ["\x1b[H", "\r\n".join(f"{line}\x1b[K" for line in lines), "\x1b[J"]
+
+
+def _lines(live: LiveProbes, output: OutputFile) -> list[str]:
+    width = output.terminal_size()[0] - 1 if output.terminal else _WIDTH
+    table = live.table
+    hit = [row for row in table.rows() if row.total]
+    silent = len(table.rows()) - len(hit)
+    lost = f", {table.lost} lost" if table.lost else ""
+    status = (
+        f"{time_of_day(time.time(), 1.0)}  {plural(len(hit), 'probe')} hit, {silent} silent{lost}; "
+        f"cost {cost_text(table.rates(), live.programs)}"
+    )
+    return [
+        cut(status, width).rstrip(),
+        heading(width),
+        *(row_text(row, width).rstrip() for row in hit),
+    ]

@@ -1,0 +1,125 @@
+"""What is attached while ``top`` runs, and its readings."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from usdt.base.errors import TracingError
+from usdt.engine.api.attach import parse_probes
+from usdt.engine.top.pairs import ends_of, is_call, probe_text
+from usdt.engine.top.table import Reading, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.aggregate.values import Value
+    from usdt.engine.api.aggregates import Aggregate
+    from usdt.engine.api.sessions import Session
+
+__all__ = ("MOST_PAIRS", "LiveProbes")
+
+#: Pairs that are measured at once; those with most hits.
+MOST_PAIRS = 16
+
+
+class LiveProbes:
+    """Counted probes, and what was asked to be measured beside; a context manager.
+
+    Args:
+        sessions: the class of sessions.
+        probes: the probes.
+        targets: the parameters of a session that say whom to trace.
+
+    Attributes:
+        table: what the readings make.
+        notes: what could not be attached.
+
+    Raises:
+        TracingError: a probe cannot be attached.
+    """
+
+    def __init__(
+        self,
+        sessions: type[Session],
+        probes: Sequence[str],
+        targets: dict[str, Any],
+    ) -> None:
+        self.table = Table()
+        self.notes: list[str] = []
+        self._sessions, self._targets = sessions, targets
+        self._requests = parse_probes(probes, sessions.kind)
+        self._times: dict[str, Aggregate[Value]] = {}
+        self._pairs = contextlib.ExitStack()
+        self._counting = self._session()
+        try:
+            self._counts = self._counting.count(*probes)
+        except BaseException:
+            self._counting.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._counting, self._pairs:
+            pass
+
+    def _session(self) -> Session:
+        return self._sessions(**self._targets)
+
+    # ------------------------------------------------------------ readings
+
+    def read(self) -> None:
+        """Add a reading to the table."""
+        self._counts.look()
+        counts = dict.fromkeys(self._counts.probes, 0) | self._counts.snapshot()
+        times: dict[str, Value] = {}
+        for start, aggregate in self._times.items():
+            aggregate.look()
+            for value in aggregate.snapshot().values():
+                times[start] = value
+        lost = self._counts.lost + sum(one.lost for one in self._times.values())
+        self.table.add(Reading(time.monotonic(), counts, times, lost))
+
+    @property
+    def programs(self) -> dict[str, int]:
+        """How many programs run at a hit of the probes where it is more than one."""
+        ends = ends_of(self._counts.probes)
+        return dict.fromkeys(
+            (name for start in self._times for name in (start, ends.get(start, start))), 2
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether all traced processes have ended."""
+        return self._counts.look()
+
+    # ------------------------------------------------------------ pairs
+
+    def pairs(self) -> dict[str, str]:
+        """Return the probes whose times can be measured: start → end, as texts of probes."""
+        totals = {row.probe: row.total for row in self.table.rows()}
+        found = {name: self.text(end) for name, end in ends_of(self._counts.probes).items()}
+        for name in self._counts.probes:
+            if is_call(name):
+                found[name] = self.text(name, "return")
+        hit = sorted((name for name in found if totals.get(name)), key=lambda name: -totals[name])
+        return {name: found[name] for name in hit}
+
+    def measure(self) -> None:
+        """Attach what measures the times of the pairs with most hits; none again."""
+        for start, end in list(self.pairs().items())[:MOST_PAIRS]:
+            if start not in self._times:
+                session = self._pairs.enter_context(self._session())
+                try:
+                    self._times[start] = session.latency(self.text(start), end)
+                except TracingError as err:
+                    self.notes.append(f"{start}: {err}")
+
+    # ------------------------------------------------------------ one probe
+
+    def text(self, probe: str, items: str = "") -> str:
+        """Return the text of a probe, as a command takes it."""
+        return probe_text(self._requests, probe, items)

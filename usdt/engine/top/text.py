@@ -1,0 +1,78 @@
+"""Rows as text."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from usdt.base.durations import duration_text
+from usdt.base.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.top.table import Row
+
+__all__ = ("cut", "heading", "number", "row_text", "sparkline")
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_NUMBERS = 38  # columns of the numbers behind a probe's name, without the sparkline
+_BAR_WIDTH = 8  # of the sparkline at 80 columns
+_NARROW = 24  # columns of a name, at least
+
+
+def number(value: float) -> str:
+    """Return a number in at most six columns: ``1234``, ``56.7K``, ``8.9M``."""
+    if value < 10 and value != int(value):
+        return f"{value:.1f}"
+    if value < 100_000:
+        return f"{value:.0f}"
+    for unit in ("K", "M", "G", "T"):
+        value /= 1000
+        if value < 1000:
+            return f"{value:.{0 if value >= 100 else 1}f}{unit}"
+    return f"{value / 1000:.0f}P"
+
+
+def sparkline(history: Sequence[float], width: int) -> str:
+    """Return the last rates as bars, the latest on the right; the highest bar is the largest."""
+    shown = history[-width:]
+    largest = max(shown, default=0.0)
+    steps = len(_BARS) - 1
+    bars = (_BARS[math.ceil(rate * steps / largest)] if rate else _BARS[0] for rate in shown)
+    return "".join(bars).rjust(width)
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text of exactly ``width`` columns; what is longer ends in ``…``."""
+    text = printable(text)
+    return f"{text:<{width}}" if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _widths(width: int) -> tuple[int, int]:
+    # Of the names, and of the sparklines.
+    bars = _BAR_WIDTH + max(0, min(width - 80, 2 * 24) // 2)
+    return max(_NARROW, width - _NUMBERS - bars), bars
+
+
+def heading(width: int) -> str:
+    """Return the line above the rows."""
+    names, bars = _widths(width)
+    return f"{'PROBE':<{names}} {'RATE/s':>7} {'':{bars}} {'TOTAL':>7} {'P50':>6} {'P99':>6}"[
+        :width
+    ]
+
+
+def row_text(row: Row, width: int) -> str:
+    """Return a row as one line of at most ``width`` columns."""
+    names, bars = _widths(width)
+    times = [_time(row, percent) for percent in (50, 99)]
+    return (
+        f"{cut(row.probe, names)} {number(row.rate):>7} {sparkline(row.history, bars)}"
+        f" {number(row.total):>7} {times[0]:>6} {times[1]:>6}"
+    )[:width]
+
+
+def _time(row: Row, percent: float) -> str:
+    found = None if row.times is None else row.times.percentile(percent)
+    return "" if found is None else duration_text(found)
