@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdt.engine.cli.options import output_options, realtime_option, refuse_formats
+from usdt.engine.cli.pictures.options import picture_options, pictures_of
 
 if TYPE_CHECKING:
     from usdt.symbolize import Symbolizer
@@ -37,6 +38,7 @@ usdt merge *.json --json -o all.json     # can be merged again
 )
 @click.option("--hist", is_flag=True, help="Show times with keys as histograms.")
 @click.option("--folded", is_flag=True, help="Print each stack with its count, for flame graphs.")
+@picture_options
 @click.option(
     "--max-keys",
     type=click.IntRange(1, 1 << 24),
@@ -56,6 +58,13 @@ def merge(files: tuple[str, ...], **values: Any) -> int:
     if values["as_json"] and values["folded"]:
         raise click.UsageError("--json and --folded exclude one another")
     refuse_formats(values["output"], values)
+    pictures = pictures_of(values, {"top": "--top"})
+    if pictures is not None:
+        from usdt.engine.cli.pictures.files import PictureOptions, run_pictures  # noqa: PLC0415 - not for --help
+
+        by_host = values["by"] == "host"
+        drawn = PictureOptions(pictures, recorded_symbols, by_host=by_host, strict=values["strict"])
+        return run_pictures(files, drawn)
     from usdt.engine.cli.merge import MergeOptions, run_merge  # noqa: PLC0415 - not for --help
     from usdt.engine.merge.output import Choice  # noqa: PLC0415 - not for --help
 

@@ -11,13 +11,14 @@ import click
 
 from usdt.base.frozen import replace
 from usdt.engine.cli.options import frame_options, realtime_option, symbol_options
+from usdt.engine.cli.pictures.options import picture_options, pictures_of
 from usdt.engine.output.parquet import is_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.engine.cli.report import ReportFormat, ReportOptions
-    from usdt.engine.run.options import SymbolOptions
+    from usdt.engine.run.options import Pictures, SymbolOptions
     from usdt.symbolize import Symbolizer
 
 __all__ = ("report",)
@@ -70,6 +71,7 @@ def _format_options(function: Any) -> Any:
     help="With --chrome: show START and END as a span, besides x__start and x__done.",
 )
 @click.option("--html", metavar="FILE", help="Write one page with charts and tables to FILE.")
+@picture_options
 @frame_options
 @realtime_option
 @click.option(
@@ -110,10 +112,14 @@ def report(file: str, **values: Any) -> int:
     symbols = symbol_options(values)
     if values["html"]:
         return _page([file, *options.patterns], values["html"], symbols, lines=options.lines)
+    pictures = pictures_of(values, {name: f"--{name}" for name in formats})
     others = [*itertools.takewhile(_is_file, options.patterns)]
     if others:
         patterns = options.patterns[len(others) :]
         options = replace(options, patterns=patterns)
+    if pictures is not None:
+        return _draw([file, *others], options, pictures, lambda: _symbolizer(symbols))
+    if others:
         return _report_several([file, *others], options, lambda: _symbolizer(symbols))
     return run_report(file, options, lambda: _symbolizer(symbols))
 
@@ -153,6 +159,20 @@ def _wanted(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
     if not patterns:
         return None
     return lambda probe: any(fnmatch.fnmatchcase(probe, pattern) for pattern in patterns)
+
+
+def _draw(
+    files: list[str],
+    options: ReportOptions,
+    pictures: Pictures,
+    symbols: Callable[[], Symbolizer],
+) -> int:
+    from usdt.engine.cli.pictures.files import PictureOptions, run_pictures  # noqa: PLC0415 - not for --help
+
+    wanted = _wanted(options.patterns)
+    return run_pictures(
+        files, PictureOptions(pictures, symbols, wanted=wanted, lines=options.lines)
+    )
 
 
 def _symbolizer(options: SymbolOptions) -> Symbolizer:

@@ -11,7 +11,7 @@ from usdt.pictures.vendored import asset
 if TYPE_CHECKING:
     from usdt.pictures.tree import Tree
 
-__all__ = ("KIND_NAMES", "flame_page", "flame_part", "notes")
+__all__ = ("KIND_NAMES", "amount", "flame_page", "flame_part", "legend_of", "notes")
 
 #: Kind → what the legend calls it.
 KIND_NAMES = {
@@ -31,11 +31,7 @@ def flame_part(tree: Tree, name: str = "flame") -> Part:
         name: its name in the page, letters only; each flame graph of a page has its own.
     """
     colours = tree.colours()
-    examples = {tree.kinds[of]: colour for of, colour in zip(tree.function, colours, strict=True)}
-    if tree.change is None:
-        legend = [(KIND_NAMES[kind], examples[kind]) for kind in kinds_of(tree)]
-    else:
-        legend = [("more", "#f58c8c"), ("less", "#8cabf5"), ("the same", "#f5f5f5")]
+    legend = legend_of(tree)
     shown = "".join(
         f'<li><span style="background:{colour}"></span>{text(word)}</li>' for word, colour in legend
     )
@@ -69,6 +65,26 @@ def flame_part(tree: Tree, name: str = "flame") -> Part:
 def flame_page(tree: Tree) -> str:
     """Return a flame graph as a page of its own."""
     return page(tree.title or "Flame graph", [flame_part(tree)])
+
+
+def legend_of(tree: Tree) -> list[tuple[str, str]]:
+    """Return what colours mean: words, and a colour for each."""
+    if tree.change is not None:
+        return [("more", "#f58c8c"), ("less", "#8cabf5"), ("the same", "#f5f5f5")]
+    examples = {
+        tree.kinds[of]: colour for of, colour in zip(tree.function, tree.colours(), strict=True)
+    }
+    return [(KIND_NAMES[kind], examples[kind]) for kind in kinds_of(tree)]
+
+
+def amount(value: int, unit: str) -> str:
+    """Return a number with its unit, for people."""
+    if unit == "nanoseconds":
+        for size, name in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
+            if value >= size:
+                return f"{value / size:#.4g} {name}"
+        return f"{value} ns"
+    return f"{value:,}{' B' if unit == 'bytes' else ''}"
 
 
 def notes(tree: Tree) -> list[str]:

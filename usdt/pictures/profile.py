@@ -19,6 +19,7 @@ MAX_FRAMES = 1000
 
 _MAX_STACKS = 1 << 18  # distinct ones
 _OTHERS = "[other stacks]"
+_PLAIN = ("comm", "probe")  # labels whose text says what they are
 
 #: The name and the text of a key: ``("comm", "python3")``.
 Label = tuple[str, str]
@@ -88,7 +89,7 @@ class Sample:
     def path(self) -> Iterator[Frame]:
         """Yield the labels as frames, then the functions."""
         for name, text in self.labels:
-            yield Frame(text if name == "comm" else f"{name}={text}", "label")
+            yield Frame(text if name in _PLAIN else f"{name}={text}", "label")
         yield from self.frames
 
 
@@ -120,7 +121,7 @@ class Profile:
         Args:
             labels: the keys that are no stacks.
             frames: the functions.
-            values: a number for each weight.
+            values: a number for each weight; 0 for those that are missing at the end.
         """
         if len(frames) > MAX_FRAMES:
             frames = (Frame("[cut]", "note"), *frames[-MAX_FRAMES:])
@@ -130,14 +131,45 @@ class Profile:
             if len(self._values) >= _MAX_STACKS:
                 self.other += values[0]
                 labels, frames = (), (Frame(_OTHERS, "note"),)
-            known = self._values.setdefault((labels, frames), [0] * len(self.weights))
+            known = self._values.setdefault((labels, frames), [])
+        known += [0] * (len(values) - len(known))
         for index, value in enumerate(values):
             known[index] += value
 
+    def column(self, weight: Weight) -> int:
+        """Return which number of a stack is that of a weight, which is added if it is new."""
+        if weight not in self.weights:
+            self.weights += (weight,)
+        return self.weights.index(weight)
+
+    def add_weighted(
+        self,
+        labels: tuple[Label, ...],
+        frames: tuple[Frame, ...],
+        hits: int,
+        weight: Weight | None,
+        value: int,
+    ) -> None:
+        """Add hits with a stack, and what they weigh."""
+        if weight is None:
+            self.add(labels, frames, (hits,))
+        else:
+            self.add(labels, frames, (hits, *[0] * (self.column(weight) - 1), value))
+
     def samples(self) -> list[Sample]:
-        """Return all distinct stacks, in the order of their first hits."""
+        """Return all distinct stacks, in the order of their first hits.
+
+        The label ``probe`` is there only if there are several probes.
+        """
+        number = len(self.weights)
+        probes = {text for labels, _ in self._values for name, text in labels if name == "probe"}
         return [
-            Sample(labels, frames, (*values,)) for (labels, frames), values in self._values.items()
+            Sample(
+                labels if len(probes) > 1 else tuple(one for one in labels if one[0] != "probe"),
+                frames,
+                (*values, *[0] * (number - len(values))),
+            )
+            for (labels, frames), values in self._values.items()
         ]
 
     def notices(self) -> list[str]:

@@ -155,6 +155,7 @@ def _options(name: str) -> Decorator:
 def _span_options() -> Decorator:
     from usdt.engine.cli import aggregate_options as more  # noqa: PLC0415 - not for the group
     from usdt.engine.cli import options, target_options  # noqa: PLC0415 - not for the group
+    from usdt.engine.cli.pictures.options import picture_options  # noqa: PLC0415 - not for the group
 
     return options.combined(
         _start_and_end(),
@@ -168,6 +169,7 @@ def _span_options() -> Decorator:
         options.string_option,
         options.struct_option,
         options.stack_kinds,
+        picture_options,
         options.frame_options,
         options.jit_map_option,
         options.unwind_options,

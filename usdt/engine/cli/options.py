@@ -15,6 +15,7 @@ from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import SIZE, Seconds
+from usdt.engine.cli.pictures.options import PICTURES, picture_options, pictures_of
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
     DEFAULT_STACK,
@@ -156,14 +157,8 @@ def parse_options(
         progress=_show_progress if sys.stderr.isatty() else None,
         backlog=values.get("backlog", DEFAULT_BACKLOG),
     )
-    run = RunOptions(
-        values["duration"],
-        values["count"],
-        values["verbose"],
-        values["exit_code"],
-        values["drop"],
-        values["at"],
-    )
+    names = ("duration", "count", "verbose", "exit_code", "drop", "at")
+    run = RunOptions(*(values[name] for name in names))
     parquet = is_parquet(values["output"])
     output = OutputOptions(
         values["output"],
@@ -174,6 +169,7 @@ def parse_options(
         jit_map=values.get("jit_map", False),
         symbols=symbol_options(values),
         parquet=parquet,
+        pictures=pictures_of(values),
     )
     texts = None if by is None else tuple(item.text for item in by)
     return CommandOptions(requests, targets, trace, run, output, values.get("name", ""), texts)
@@ -249,7 +245,8 @@ def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
 
     whole = (StackKind.USER, StackKind.KERNEL) if values.get("stack") else ()
     given = tuple(kind for kind in StackKind if values.get(kind.value) or kind in whole)
-    return given or ((StackKind.USER,) if values.get("folded") else ())
+    implied = any(values.get(name) for name in ("folded", *PICTURES))
+    return given or ((StackKind.USER,) if implied else ())
 
 
 def _show_progress(done: int, total: int) -> None:
@@ -338,9 +335,11 @@ jit_map_option = click.option(
     help="Let Java virtual machines (Java 17 or newer) name what they have compiled, in stacks.",
 )
 
-#: Adds --folded, which implies user stacks, --lines, --symbols and --jit-map.
+#: Adds --folded, --flame, --speedscope and --pprof, which imply user stacks, --lines, --symbols and
+#: --jit-map.
 stack_forms = combined(
     click.option("--folded", is_flag=True, help="Print each stack on one line, for flame graphs."),
+    picture_options,
     frame_options,
     jit_map_option,
 )

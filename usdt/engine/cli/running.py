@@ -114,6 +114,11 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
 
 
 def _output_file(options: CommandOptions) -> OutputFile:
+    if options.output.pictures is not None:
+        from usdt.engine.cli.pictures.output import PictureOutput  # noqa: PLC0415 - few runs
+
+        title = " → ".join(request.text for request in options.requests)
+        return PictureOutput(options.output.pictures, title)
     made: type[OutputFile] = JsonStream if options.output.as_json else OutputFile
     if options.output.parquet:
         from usdt.engine.output.parquet.stream import LiveParquetStream  # noqa: PLC0415 - few runs

@@ -14,8 +14,9 @@ import click
 from usdt.base.durations import UNITS
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import parse_options, parse_requests
+from usdt.engine.cli.pictures.options import pictures_of
 from usdt.engine.cli.running import closing_line, report_losses, run_command
-from usdt.engine.cli.trace import check_lines, symbolizer
+from usdt.engine.cli.trace import check_lines, stack_formatter, symbolizer
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import TextFormatter
@@ -61,6 +62,7 @@ def run_spans(kind: ProbeKind, values: dict[str, Any]) -> int:
         raise click.UsageError("-i prints at intervals what --slowest, --open or --tree collect")
     if values["tree"] and values["slowest"]:
         raise click.UsageError("--tree and --slowest exclude one another")
+    pictures_of(values, {"tree": "--tree", "show_open": "--open"})
     spec = spec_of(kind, values["start"], values["end"], values)
     keys = () if spec.end is None else (*spec.key.items, *spec.end_key.items)
     options = parse_options(spec.requests, values, keys=keys, calls=spec.end is None)
@@ -156,6 +158,8 @@ class SpanJob:
             from usdt.engine.output.parquet.formatter import RowFormatter  # noqa: PLC0415 - few runs
 
             return RowFormatter(self._resolver)
+        if output.pictures is not None:
+            return stack_formatter(self._resolver)
         if output.as_json:
             return JsonFormatter(self._resolver, clock=WallClock() if output.realtime else None)
         colour = output.path is None and os.isatty(1) and "NO_COLOR" not in os.environ

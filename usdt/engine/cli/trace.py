@@ -11,6 +11,7 @@ import click
 from usdt.base.frozen import replace
 from usdt.engine.cli.click_group import say
 from usdt.engine.cli.options import parse_options, parse_requests
+from usdt.engine.cli.pictures.options import PICTURES
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from usdt.engine.run.protocols import Symbolizer
     from usdt.engine.runtime.session import BpfSession, Lost
 
-__all__ = ("check_lines", "run_trace", "symbolizer")
+__all__ = ("check_lines", "run_trace", "stack_formatter", "symbolizer")
 
 _MAX_CHAIN = 16  # maximum number of functions of -s
 
@@ -78,7 +79,7 @@ def _check_tracefs(values: dict[str, Any]) -> None:
     what = "--via tracefs"
     if values["via"] != TRACEFS:
         what = "an event that somebody defined is read through tracefs, which"
-    stacks = any(values[name] for name in ("stack", "ustack", "kstack", "folded"))
+    stacks = any(values[name] for name in ("stack", "ustack", "kstack", "folded", *PICTURES))
     if stacks or values["follow"]:
         raise click.UsageError(f"{what} records no stacks and does not follow children (-f)")
     if values["sequence"]:
@@ -104,6 +105,13 @@ def symbolizer(options: CommandOptions) -> Callable[[], Symbolizer]:
     """Return what makes a symbolizer for stacks and addresses of processes."""
     output = options.output
     return lambda: target_provider().symbolizer(output.symbols, jit_map=output.jit_map)
+
+
+def stack_formatter(resolver: StackResolver) -> Formatter:
+    """Return the formatter of hits for pictures of their stacks."""
+    from usdt.engine.output.profiles.formatter import StackFormatter  # noqa: PLC0415 - few runs
+
+    return StackFormatter(resolver)
 
 
 class PrintJob:
@@ -150,6 +158,8 @@ class PrintJob:
             from usdt.engine.output.parquet.formatter import RowFormatter  # noqa: PLC0415 - few runs
 
             return RowFormatter(self._resolver)
+        if output.pictures is not None:
+            return stack_formatter(self._resolver)
         if output.folded:
             return FoldedFormatter(self._resolver)
         if output.as_json:

@@ -24,9 +24,19 @@ if TYPE_CHECKING:
     from usdt.engine.merge.merge import Merge
     from usdt.engine.merge.source import Source
     from usdt.engine.merge.streams import Stream
+    from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.recording.processes import Snapshots
 
-__all__ = ("Event", "event_json", "event_of", "in_order", "is_event", "recorded", "traced")
+__all__ = (
+    "Event",
+    "event_json",
+    "event_of",
+    "in_order",
+    "is_event",
+    "recorded",
+    "replayed",
+    "traced",
+)
 
 #: When it happened (CLOCK_REALTIME, nanoseconds), its machine, and its object.
 Event = tuple[int, str, dict[str, Any]]
@@ -80,13 +90,32 @@ def recorded(
     *,
     lines: bool = False,
 ) -> Iterator[Event]:
-    """Yield the events of a recording up to its end, or to what is damaged, which is noted.
+    """Yield the events of a recording; see :func:`replayed`."""
+    for batch in replayed(stream, merge, source, symbols, JsonFormatter, lines=lines):
+        for line in batch:
+            source.line += 1
+            yield event_of(json.loads(line), source)
+
+
+def replayed(
+    stream: Stream,
+    merge: Merge,
+    source: Source,
+    symbols: Callable[[], Snapshots],
+    form: Callable[[RecordedStacks], Formatter],
+    *,
+    wanted: Callable[[str], bool] | None = None,
+    lines: bool = False,
+) -> Iterator[list[Any]]:
+    """Yield the records of a recording up to its end, or to what is damaged, which is noted.
 
     Args:
         stream: the recording.
         merge: takes its header and its losses.
         source: where problems are noted.
         symbols: makes the symbolizer, if stacks were recorded.
+        form: makes the formatter of records.
+        wanted: whether the records of a probe are yielded; None yields all.
         lines: whether user stacks have source lines.
     """
     try:
@@ -99,10 +128,7 @@ def recorded(
             with RecordedStacks(
                 symbols, reader.header.byteorder, reader.header.machine, lines=lines
             ) as stacks:
-                for batch in reader.replay(JsonFormatter(stacks), None, stacks):
-                    for line in batch:
-                        source.line += 1
-                        yield event_of(json.loads(line), source)
+                yield from reader.replay(form(stacks), wanted, stacks)
             _close(reader, merge, source)
     except RecordingError as err:
         source.problem(err)

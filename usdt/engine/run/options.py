@@ -170,6 +170,7 @@ class OutputOptions:
         jit_map: let Java virtual machines write their perf maps, for names in user stacks.
         symbols: where symbols of user stacks come from.
         parquet: write Parquet, which is made from JSON lines unless rows are written.
+        pictures: draw the stacks into these files, in place of lines.
     """
 
     path: str | None = None
@@ -181,6 +182,22 @@ class OutputOptions:
     jit_map: bool = False
     symbols: SymbolOptions = SymbolOptions()
     parquet: bool = False
+    pictures: Pictures | None = None
+
+
+@frozen
+class Pictures:
+    """Files of pictures and profiles of stacks; None where there is none.
+
+    Attributes:
+        flame: a flame graph, SVG or HTML by its name.
+        speedscope: JSON of speedscope.
+        pprof: a profile for pprof.
+    """
+
+    flame: str | None = None
+    speedscope: str | None = None
+    pprof: str | None = None
 
 
 @frozen

@@ -1,1 +1,1 @@
-"""Formatters of results: text, JSON, heatmaps and SVG."""
+"""Formatters of results: text, JSON, heatmaps, SVG, profiles of stacks."""

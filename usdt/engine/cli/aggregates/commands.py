@@ -19,6 +19,7 @@ from usdt.engine.aggregate.spec import (
 )
 from usdt.engine.cli.aggregates.jobs import AggregateJob, HeatmapJob
 from usdt.engine.cli.options import parse_options, parse_requests, stacks_of
+from usdt.engine.cli.pictures.options import PICTURES
 from usdt.engine.cli.running import run_command
 from usdt.engine.cli.trace import check_lines, symbolizer
 from usdt.engine.compiler.limits import DEFAULT_RESOLUTION
@@ -125,13 +126,13 @@ def _aggregate_options(values: dict[str, Any]) -> AggregateOptions:
 
 
 def _keys(values: dict[str, Any]) -> str | None:
-    # --by, with the keys that --ustack, --kstack and --folded add.
+    # --by, with the keys that --ustack, --kstack, --folded and pictures add.
     by = values.get("by")
     items = parse_keys(by, "--by").items  # alone, so that error columns refer to the user's text
     keys = [by] if by is not None else []
     given = [item.text for item in items]
     stacks = tuple(kind.value for kind in stacks_of(values))
-    if values.get("folded"):
+    if any(values.get(name) for name in ("folded", *PICTURES)):
         stacks = ("comm", *(() if any(map(is_stack, items)) else stacks))
     keys += [stack for stack in stacks if stack not in given]
     return ",".join(keys) or None

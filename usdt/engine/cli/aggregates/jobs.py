@@ -29,6 +29,9 @@ from usdt.engine.output.wall_clock import iso_time, time_of_day
 from usdt.engine.run.attach import uprobe_method
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.aggregate.results import LeftOut, Result
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
@@ -89,7 +92,7 @@ class AggregateJob:
         self.output = output
         self.display = LiveDisplay(output)
         settings = self.options.output
-        plain = settings.as_json or settings.folded or settings.path
+        plain = settings.as_json or settings.folded or settings.path or settings.pictures
         self.live = self.aggregate.interval is None and output.terminal and not plain
         at = None if self.aggregate.interval is None else self.options.run.at
         self.schedule = Schedule(self._pause(), aligned=self.aggregate.align, at=at)
@@ -176,20 +179,31 @@ class AggregateJob:
         return "  (partial)" if self.aggregate.align and self.schedule.partial else ""
 
     def _write(self, rows: list[Row]) -> None:
-        lines = self._lines(rows)
-        if lines:
+        if self.options.output.pictures is not None:
+            self._draw_stacks(rows)
+        elif lines := self._lines(rows):
             self.output.write(lines)
 
-    def _lines(self, rows: list[Row]) -> list[str]:
+    def _draw_stacks(self, rows: list[Row]) -> None:
+        from usdt.engine.cli.pictures.output import PictureOutput  # noqa: PLC0415 - few runs
+
+        if isinstance(self.output, PictureOutput):
+            self.output.add_results(self._shown(rows)[0], self.aggregation, self._what())
+
+    def _shown(self, rows: list[Row]) -> tuple[Sequence[Result], LeftOut]:
         results = Results(self.aggregates, self.requests, self.resolver)
-        folded = self.options.output.folded
-        weighted = folded and self.aggregation.weighted
-        sort = self.aggregate.sort or ("sum" if weighted else None)
-        shown, left_out = top_of(results.of(rows, sort), self.aggregate.top)
+        settings = self.options.output
+        stacks = settings.folded or settings.pictures is not None
+        sort = self.aggregate.sort or ("sum" if stacks and self.aggregation.weighted else None)
+        found = top_of(results.of(rows, sort), self.aggregate.top)
         for notice in self.resolver.take_notices():
             say(notice)
-        if folded:
-            return folded_lines(shown, weighted=weighted)
+        return found
+
+    def _lines(self, rows: list[Row]) -> list[str]:
+        shown, left_out = self._shown(rows)
+        if self.options.output.folded:
+            return folded_lines(shown, weighted=self.aggregation.weighted)
         if self.options.output.as_json:
             about = self._about()
             when: dict[str, Any] = {

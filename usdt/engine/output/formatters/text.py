@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.record.layout import RecordField, RecordLayout, SpanLayout
     from usdt.engine.compiler.value_names import ValueNames
 
-__all__ = ("FoldedFormatter", "TextFormatter")
+__all__ = ("FoldedFormatter", "TextFormatter", "stack_sources", "titled")
 
 _NAME = 35  # columns before the name of a value that has lines of its own
 _END = 31  # columns before the closing parenthesis of a hit
@@ -284,6 +284,21 @@ def titled(form: object, batch: list[str]) -> list[str]:
     return [header, *batch]
 
 
+def stack_sources(values: Sequence[FieldSource]) -> list[tuple[StackKind, str]]:
+    """Return the kinds of a record's stacks and their sources, the outermost frames first.
+
+    The kernel was entered from user mode. Frames of Python functions are among those of user mode.
+    """
+    found = [
+        (one.field.column.kind, one.source)
+        for one in values
+        if isinstance(one.field.column, AnyStack)
+    ]
+    given = {kind for kind, _ in found}
+    kinds = [k for k in StackKind if k is not StackKind.PYTHON or StackKind.USER not in given]
+    return [(kind, source) for wanted in kinds for kind, source in found if kind is wanted]
+
+
 class FoldedFormatter(TextFormatter):
     """A formatter of folded stacks, for flame graphs: ``comm;outer;…;inner 1``.
 
@@ -301,16 +316,7 @@ class FoldedFormatter(TextFormatter):
         return context
 
     def record(self, values: Sequence[FieldSource]) -> str:
-        # User frames are the outer ones: the kernel was entered from user mode. Those of Python
-        # functions are among them.
-        found = [one.field.column.kind for one in values if isinstance(one.field.column, AnyStack)]
-        kinds = [k for k in StackKind if k is not StackKind.PYTHON or StackKind.USER not in found]
-        stacks = "".join(
-            f";{{{value}}}"
-            for kind in kinds
-            for field, value in values
-            if isinstance(field.column, AnyStack) and field.column.kind is kind
-        )
+        stacks = "".join(f";{{{value}}}" for _, value in stack_sources(values))
         return f"f'''{{contexts[key][0]}}{stacks} 1\\n'''"
 
     def stack(self, column: AnyStack, value: str, length: str) -> str:
