@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("ringbuf")
 
 _MORE = 50_000  # nanoseconds that probes may add; machines are busy
+_PREEMPTED = 20_000_000  # nanoseconds for which another process may have the CPU
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def close(duration: int, own: int) -> bool:
-    return own <= duration <= own * 1.5 + _MORE * 20
+    return own <= duration <= own * 1.5 + _PREEMPTED
 
 
 def test_a_call_has_a_duration_and_values_of_both_ends(program: Path) -> None:

@@ -50,7 +50,8 @@ def test_the_exporter_works_with_the_capabilities_of_the_unit(tmp_path: Path) ->
     setpriv = need_program("setpriv", "util-linux")
     if features.best_uprobe_method() is not UprobeMethod.UPROBE_MULTI:
         pytest.skip("needs uprobe_multi (Linux 6.6): perf events need CAP_SYS_ADMIN")
-    threads = shutil.copy(build("default", "threads"), tmp_path / "threads")
+    # No other test runs a program of this name.
+    threads = shutil.copy(build("default", "threads"), tmp_path / "unit-threads")
     config = tmp_path / "c.toml"
     config.write_text(
         '[[metric]]\nname = "hits"\nhelp = "h"\ntype = "counter"\n'
