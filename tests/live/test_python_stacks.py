@@ -165,7 +165,9 @@ def test_a_stack_that_is_none_says_why(tmp_path: Path) -> None:
     assert stack == {"error": "no frames: not a Python process"}
     old = [*(Path.home() / ".pyenv/versions").glob("3.10.*/bin/python3.10")]
     if old:
-        command = f"{old[0]} -c 'import os; [os.getppid() for _ in range(2)]'"
+        command = (
+            f"{old[0]} -c 'import os, time; [(os.getppid(), time.sleep(0.02)) for _ in range(50)]'"
+        )
         (*_, stack) = _traced_command(command, "syscall:getppid(pystack)")
         assert "3.11 to 3.14 are supported" in str(stack)
 
