@@ -25,6 +25,7 @@ FAMILY = Family("up", "h", "gauge", "", (Sample((), 1),))
 def serving() -> Iterator[tuple[MetricsServer, tuple[str, int]]]:
     """A server whose connections are taken, as the exporter's loop does."""
     server = MetricsServer(Endpoint("127.0.0.1", 0), lambda: [FAMILY])
+    before = {*threading.enumerate()}
     end = threading.Event()
 
     def loop() -> None:
@@ -38,7 +39,8 @@ def serving() -> Iterator[tuple[MetricsServer, tuple[str, int]]]:
         yield server, server.server_address[:2]  # type: ignore[misc]
     finally:
         end.set()
-        thread.join()
+        for one in {*threading.enumerate()} - before:  # those of connections as well
+            one.join(20)
         server.close()
 
 
