@@ -60,9 +60,14 @@ def waiting(*command: object) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def addresses(stack: Any) -> tuple[Any, ...]:
-    """The places of a stack in JSON; None at the end if it is incomplete."""
+    """The places of a stack in JSON; None at the end if it is incomplete.
+
+    The vdso is in memory only: its addresses are unknown once the process has ended.
+    """
     return tuple(
-        None if "error" in frame else (frame.get("link_address"), frame["module"])
+        None
+        if "error" in frame
+        else (frame["module"] != "[vdso]" and frame.get("link_address"), frame["module"])
         for frame in stack
     )
 
