@@ -174,9 +174,8 @@ def test_a_file_is_downloaded_once_and_kept_as_elfutils_keeps_it(
     url: str, build_id: str, program: Path, cache: Path
 ) -> None:
     Handler.asked.clear()
-    lines: list[str] = []
     for _ in range(2):
-        client = Debuginfod([url], progress=lines.append)
+        client = Debuginfod([url])
         found = client.find(build_id, "debuginfo")
         assert found is not None
         with found:
@@ -186,8 +185,6 @@ def test_a_file_is_downloaded_once_and_kept_as_elfutils_keeps_it(
     (kept,) = (cache / build_id).iterdir()
     assert (kept.name, kept.read_bytes()) == ("debuginfo", program.read_bytes())
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert lines[0].startswith(url)
-    assert lines[-1] == ""
 
 
 def test_what_the_clients_of_elfutils_have_downloaded_is_used_without_a_server(

@@ -19,6 +19,7 @@ import click
 
 from usdt.base.durations import nanoseconds
 from usdt.base.interrupts import interrupted
+from usdt.base.terminal import progress
 from usdt.base.text import closest, printable
 
 if TYPE_CHECKING:
@@ -240,6 +241,7 @@ class _Said:
 def say(text: str) -> None:
     """Write a message on standard error."""
     _Said.number += 1
+    progress.clear()
     click.echo(printable(text), err=True)
 
 
@@ -258,6 +260,7 @@ def run(command: click.Command, name: str) -> NoReturn:
 
     code: int
     _repair_streams()
+    progress.show_on(sys.stderr)
     if f"_{name.upper()}_COMPLETE" in os.environ:
         from usdt.engine.cli.completion.shells import register  # noqa: PLC0415 - a shell asks
 
@@ -348,7 +351,10 @@ class _Messages(FileIO):
 
 
 def _call(function: Callable[[], Any]) -> int:
-    result = function()
+    try:
+        result = function()
+    finally:
+        progress.clear()
     sys.stdout.flush()
     return result if isinstance(result, int) else 0
 

@@ -6,14 +6,12 @@ This module imports nothing of the engine, so that ``--help`` is fast.
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
-from usdt.base.text import printable
 from usdt.engine.cli.click_group import SIZE, Seconds
 from usdt.engine.cli.pictures.options import PICTURES, picture_options, pictures_of
 from usdt.engine.compiler.limits import (
@@ -76,7 +74,6 @@ __all__ = (
 
 _CGROUP_OPTIONS: tuple[Literal["container", "pod", "unit", "cgroup"], ...]
 _CGROUP_OPTIONS = "container", "pod", "unit", "cgroup"
-_WIDTH = 79  # columns of a line that overwrites itself
 # Attach methods of uprobes and of kernel functions. Probes ignore methods of other kinds.
 _METHODS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
 
@@ -154,7 +151,6 @@ def parse_options(
         keys,
         by is not None,
         calls,
-        progress=_show_progress if sys.stderr.isatty() else None,
         backlog=values.get("backlog", DEFAULT_BACKLOG),
     )
     names = ("duration", "count", "verbose", "exit_code", "drop", "at")
@@ -197,15 +193,7 @@ def symbol_options(values: dict[str, Any]) -> SymbolOptions:
     servers = debuginfod_servers() if values.get("debuginfod") else ()
     if values.get("debuginfod") and not servers:
         raise click.UsageError(f"--debuginfod needs {SERVERS_NEEDED}")
-    if servers and sys.stderr.isatty():
-        return SymbolOptions(directories, servers, _show_download)
     return SymbolOptions(directories, servers)
-
-
-def _show_download(text: str) -> None:
-    # Writes one line that overwrites itself; "" clears it.
-    sys.stderr.write(f"\r\x1b[K{printable(text)[:_WIDTH]}")
-    sys.stderr.flush()
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -247,14 +235,6 @@ def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
     given = tuple(kind for kind in StackKind if values.get(kind.value) or kind in whole)
     implied = any(values.get(name) for name in ("folded", *PICTURES))
     return given or ((StackKind.USER,) if implied else ())
-
-
-def _show_progress(done: int, total: int) -> None:
-    # Writes one line that overwrites itself, and clears it at the end.
-    if done == total or done % 64 == 0:
-        end = "\r\x1b[K" if done == total else ""
-        sys.stderr.write(f"\rattaching: {done} of {total}{end}")
-        sys.stderr.flush()
 
 
 # ------------------------------------------------------------ decorators

@@ -11,6 +11,7 @@ import stat
 from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import SyscallError, TargetError
+from usdt.base.terminal import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +75,7 @@ class OutputFile:
 
     def write_bytes(self, content: bytes) -> None:
         """Write bytes; raises the same errors as write()."""
+        progress.clear()
         data = memoryview(content)
         try:
             self._begin()

@@ -82,8 +82,6 @@ def attach_probes(
     def with_kernel_probes(tasks: TaskFilter) -> BpfSession:
         made = session(tasks)
         try:
-            if options.progress is not None:
-                made.show_progress(options.progress)
             results.append(_attach_kernel(made, kernel, options))
         except BaseException:
             made.close()

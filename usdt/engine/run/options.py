@@ -21,7 +21,7 @@ from usdt.engine.compiler.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from usdt.cgroups.selection import CgroupChoice
     from usdt.engine.compiler.limits import UnwindMethod
@@ -88,7 +88,6 @@ class TraceOptions:
         calls: whether each hit is a whole call: items are taken at its entry and its return.
         both_ends: whether a kernel function without items is shown at its entry, with structures
             in short, and its return.
-        progress: called with (done, total) while functions are attached.
         backlog: bytes of records that are copied from the ring buffer and wait to be formatted.
     """
 
@@ -103,7 +102,6 @@ class TraceOptions:
     aggregated: bool = False
     calls: bool = False
     both_ends: bool = False
-    progress: Callable[[int, int], object] | None = None
     backlog: int = DEFAULT_BACKLOG
 
 
@@ -135,12 +133,10 @@ class SymbolOptions:
     Attributes:
         directories: directories in which files are found by build ID.
         servers: URLs of debuginfod servers.
-        progress: called with one line about a download, "" at its end.
     """
 
     directories: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
-    progress: Callable[[str], object] = lambda _: None
 
 
 SERVERS_NEEDED = (

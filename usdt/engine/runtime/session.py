@@ -35,7 +35,7 @@ from usdt.engine.runtime.ringbuf_reader import RingBufferReader
 from usdt.engine.runtime.unwinding import StackCopies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
@@ -121,10 +121,6 @@ class BpfSession(Pollable):
         self._python: PythonProcesses | None = None
         self._planner.atomics = features.have_fetching_atomics
         self._closed = False
-
-    def show_progress(self, show: Callable[[int, int], object]) -> None:
-        """Set a function to call with (done, total) while kernel functions are attached."""
-        self._attacher.progress = show
 
     @property
     def pids(self) -> tuple[int, ...]:

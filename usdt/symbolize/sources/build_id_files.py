@@ -57,8 +57,7 @@ class BuildIdFiles:
     @classmethod
     def of(cls, options: SymbolOptions) -> BuildIdFiles:
         """Return a finder for the options of a command."""
-        servers = Debuginfod(options.servers, progress=options.progress)
-        return cls(options.directories, servers)
+        return cls(options.directories, Debuginfod(options.servers))
 
     def debug_files(self, build_id: str) -> Iterator[ElfFile]:
         """Yield debug files and programs with a build ID; the caller closes them."""

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Literal
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.files import open_cache_folder
+from usdt.base.terminal import progress
 from usdt.elf.file import ElfFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from usdt.symbolize.sources.download import Bounds
 
@@ -37,23 +38,15 @@ class Debuginfod:
     Args:
         servers: the URLs of servers, asked in this order.
         bounds: bounds of each download; None means those of the environment, or the default.
-        progress: called with one line about a download, "" at its end.
 
     Attributes:
         notices: messages for the user; the caller removes them.
     """
 
-    def __init__(
-        self,
-        servers: Sequence[str] = (),
-        *,
-        bounds: Bounds | None = None,
-        progress: Callable[[str], object] = lambda _: None,
-    ) -> None:
+    def __init__(self, servers: Sequence[str] = (), *, bounds: Bounds | None = None) -> None:
         self.notices: list[str] = []
         self._servers = [*dict.fromkeys(server.rstrip("/") for server in servers)]
         self._bounds = bounds
-        self._progress = progress
         self._absent: set[tuple[str, Kind]] = set()
 
     def find(self, build_id: str, kind: Kind) -> ElfFile | None:
@@ -112,7 +105,7 @@ class Debuginfod:
         except OSError as err:
             return self._fail(server, f"the cache cannot be written: {err.strerror}")
         finally:
-            self._progress("")
+            progress.erase()
             os.close(descriptor)
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
@@ -122,10 +115,8 @@ class Debuginfod:
         from usdt.symbolize.sources.download import Bounds, download  # noqa: PLC0415
 
         def show(done: int, total: int) -> None:
-            of_all = f" of {total / (1 << 20):.1f}" if total else ""
-            self._progress(f"{url}: {done / (1 << 20):.1f}{of_all} MiB")
+            progress.report(f"downloading {url}, {done / (1 << 20):.1f} MiB", done, total)
 
-        self._progress(url)
         download(url, descriptor, self._bounds or Bounds.of_environment(), show)
 
     def _fail(self, server: str, why: str) -> bool:

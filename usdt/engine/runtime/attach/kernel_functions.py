@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.base.terminal import progress
 from usdt.bpf import features
 from usdt.bpf._uapi import ENOTSUPP, AttachType, ProgType
 from usdt.bpf.kprobes import (
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 __all__ = ("attach_kernel_functions",)
 
 _MAX_INDEXED = 4096  # functions attached by one call, if one short program serves them all
-_SHOW_PROGRESS = 256  # progress is reported from this number of functions on
 _HINTS = {
     errno.EINVAL: "the kernel allows no probe there (notrace, or on its blacklist)",
     errno.ENOENT: "the kernel has no such symbol",
@@ -224,8 +224,7 @@ class _FunctionAttacher:
 
     def _progress(self, more: int) -> None:
         self.done += more
-        if self.loader.progress is not None and self.total >= _SHOW_PROGRESS:
-            self.loader.progress(self.done, self.total)
+        progress.report("attaching", self.done, self.total)
 
     def _fail(self, request: AttachRequest, err: TracingError) -> None:
         if isinstance(err, SyscallError) and err.errno == errno.EPERM:

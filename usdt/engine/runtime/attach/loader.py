@@ -41,13 +41,11 @@ class ProgramLoader:
 
     Attributes:
         attach_log: messages on what was attached by which attach method, for ``-v``.
-        progress: called while functions are attached, with (done, total).
         detach_seconds: seconds that detaching took, if there were many attach points; else 0.
         missed: hits for which the kernel ran no program, as far as the kernel counts them.
         most_missed: (function, number) of the functions with the most missed hits.
     """
 
-    progress: Callable[[int, int], object] | None = None
     detach_seconds = 0.0
     missed = 0
 

@@ -51,7 +51,7 @@ from usdt.tracefs.session import clean
 from usdt.tracefs.trace_pipe_reader import TracePipeReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.compiler.plan import ProbePlan
@@ -136,9 +136,6 @@ class TracefsSession(Pollable, Closeable):
             undo.pop_all()
 
     # ------------------------------------------------------------ attaching
-
-    def show_progress(self, show: Callable[[int, int], object]) -> None:
-        """Ignore a function that shows progress: attaching takes no time."""
 
     def attach(
         self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
