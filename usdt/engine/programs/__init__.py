@@ -1,0 +1,4 @@
+"""Programs in bpftrace's language.
+
+syntax/    text → tree
+"""
