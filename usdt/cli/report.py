@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from usdt.engine.output.parquet import is_parquet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from usdt.engine.cli.pictures.files import PictureOptions
     from usdt.engine.cli.report import ReportFormat, ReportOptions
     from usdt.engine.run.options import Pictures, SymbolOptions
     from usdt.symbolize import Symbolizer
@@ -26,13 +28,13 @@ __all__ = ("report",)
 # \b keeps click from filling the paragraph below it.
 _HELP = """Decode FILE, which usdt record wrote; - is standard input.
 
-With PATTERN (provider:name, with * and ?), show only probes that match. Events of several
-recordings are shown in the order of their time of day, as usdt merge shows them.
+With PATTERN (provider:name, with * and ?), show only probes that match. Several recordings, and
+streams that commands with --json have written, are shown as one, as usdt merge shows them.
 
 \b
 usdt report queries.usdt
 usdt report queries.usdt --json 'postgresql:query__start'
-usdt report web1.usdt web2.usdt
+usdt report web1.usdt web2.usdt --folded --by host
 usdt report queries.usdt --chrome -o queries.json     # for ui.perfetto.dev
 usdt report queries.usdt --html queries.html          # also of JSON streams and of usdt merge
 """
@@ -70,6 +72,7 @@ def _format_options(function: Any) -> Any:
     metavar="START END",
     help="With --chrome: show START and END as a span, besides x__start and x__done.",
 )
+@click.option("--by", type=click.Choice(["host"]), help="Keep the machines apart.")
 @click.option("--html", metavar="FILE", help="Write one page with charts and tables to FILE.")
 @picture_options
 @frame_options
@@ -109,19 +112,18 @@ def report(file: str, **values: Any) -> int:
         values["lines"],
         values["realtime"],
     )
-    symbols = symbol_options(values)
+    by_host = values["by"] == "host"
+    files = [file, *itertools.takewhile(_is_file, options.patterns)]
+    options = replace(options, patterns=options.patterns[len(files) - 1 :])
+    pictures = pictures_of(values, {name: f"--{name}" for name in (*formats, "html")})
+    several = _Several(files, options, symbol_options(values), by_host=by_host)
     if values["html"]:
-        return _page([file, *options.patterns], values["html"], symbols, lines=options.lines)
-    pictures = pictures_of(values, {name: f"--{name}" for name in formats})
-    others = [*itertools.takewhile(_is_file, options.patterns)]
-    if others:
-        patterns = options.patterns[len(others) :]
-        options = replace(options, patterns=patterns)
+        return several.page(values["html"])
     if pictures is not None:
-        return _draw([file, *others], options, pictures, lambda: _symbolizer(symbols))
-    if others:
-        return _report_several([file, *others], options, lambda: _symbolizer(symbols))
-    return run_report(file, options, lambda: _symbolizer(symbols))
+        return several.draw(pictures)
+    if len(files) > 1 or by_host or _is_stream(file):
+        return several.report()
+    return run_report(file, options, several.symbolizer)
 
 
 def _is_file(word: str) -> bool:
@@ -129,54 +131,92 @@ def _is_file(word: str) -> bool:
     return word == "-" or os.path.lexists(word) or {*":*?["}.isdisjoint(word)
 
 
-def _report_several(
-    files: list[str], options: ReportOptions, symbols: Callable[[], Symbolizer]
-) -> int:
-    if options.format not in ("text", "json", "parquet"):
-        raise click.UsageError(f"--{options.format} takes one recording")
-    from usdt.engine.cli.merge import MergeOptions, run_merge  # noqa: PLC0415 - not for --help
-    from usdt.engine.merge.output import Choice  # noqa: PLC0415 - not for --help
-
-    merge = MergeOptions(
-        Choice(realtime=options.realtime),
-        as_json=options.format == "json",
-        output=options.output,
-        wanted=_wanted(options.patterns),
-        lines=options.lines,
-    )
-    return run_merge(files, merge, symbols)
+def _is_stream(path: str) -> bool:
+    # JSON lines. What is no regular file can be read once only: it is taken for a recording.
+    try:
+        if not Path(path).is_file():
+            return False
+        with Path(path).open("rb") as file:
+            return file.read(1) == b"{"
+    except (OSError, ValueError):
+        return False
 
 
-def _page(words: list[str], output: str, symbols: SymbolOptions, *, lines: bool) -> int:
-    from usdt.engine.cli.page import run_page  # noqa: PLC0415 - not for --help
+class _Several:
+    """Recordings and streams as one.
 
-    files = [words[0], *itertools.takewhile(_is_file, words[1:])]
-    wanted = _wanted(tuple(words[len(files) :]))
-    return run_page(files, output, lambda: _symbolizer(symbols), wanted, lines=lines)
+    Args:
+        files: the files.
+        options: what to show of them.
+        symbols: where symbols come from.
+        by_host: whether machines are kept apart.
+    """
 
+    def __init__(
+        self, files: list[str], options: ReportOptions, symbols: SymbolOptions, *, by_host: bool
+    ) -> None:
+        self._files = files
+        self._options = options
+        self._symbols = symbols
+        self._by_host = by_host
 
-def _wanted(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
-    if not patterns:
-        return None
-    return lambda probe: any(fnmatch.fnmatchcase(probe, pattern) for pattern in patterns)
+    def symbolizer(self) -> Symbolizer:
+        """Return the symbolizer of recorded stacks."""
+        from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
+        from usdt.symbolize.sources.build_id_files import BuildIdFiles  # noqa: PLC0415
 
+        return Symbolizer(sources=BuildIdFiles.of(self._symbols))
 
-def _draw(
-    files: list[str],
-    options: ReportOptions,
-    pictures: Pictures,
-    symbols: Callable[[], Symbolizer],
-) -> int:
-    from usdt.engine.cli.pictures.files import PictureOptions, run_pictures  # noqa: PLC0415 - not for --help
+    def report(self) -> int:
+        """Show events in the order of their time of day, and results; or folded stacks."""
+        options = self._options
+        if options.format == "folded":
+            from usdt.engine.cli.pictures.files import run_folded  # noqa: PLC0415 - not for --help
 
-    wanted = _wanted(options.patterns)
-    return run_pictures(
-        files, PictureOptions(pictures, symbols, wanted=wanted, lines=options.lines)
-    )
+            return run_folded(self._files, self._pictures(None), options.output)
+        if options.format not in ("text", "json", "parquet"):
+            raise click.UsageError(f"--{options.format} takes one recording, without --by")
+        from usdt.engine.cli.merge import MergeOptions, run_merge  # noqa: PLC0415 - not for --help
+        from usdt.engine.merge.output import Choice  # noqa: PLC0415 - not for --help
 
+        merge = MergeOptions(
+            Choice(realtime=options.realtime),
+            by_host=self._by_host,
+            as_json=options.format == "json",
+            output=options.output,
+            wanted=self._wanted(),
+            lines=options.lines,
+        )
+        return run_merge(self._files, merge, self.symbolizer)
 
-def _symbolizer(options: SymbolOptions) -> Symbolizer:
-    from usdt.symbolize import Symbolizer  # noqa: PLC0415 - only for stacks
-    from usdt.symbolize.sources.build_id_files import BuildIdFiles  # noqa: PLC0415
+    def page(self, output: str) -> int:
+        """Write a page with charts and tables."""
+        from usdt.engine.cli.page import PageOptions, run_page  # noqa: PLC0415 - not for --help
 
-    return Symbolizer(sources=BuildIdFiles.of(options))
+        options = PageOptions(
+            self.symbolizer, self._wanted(), lines=self._options.lines, by_host=self._by_host
+        )
+        return run_page(self._files, output, options)
+
+    def draw(self, pictures: Pictures) -> int:
+        """Draw the stacks."""
+        from usdt.engine.cli.pictures.files import run_pictures  # noqa: PLC0415 - not for --help
+
+        return run_pictures(self._files, self._pictures(pictures))
+
+    def _pictures(self, pictures: Pictures | None) -> PictureOptions:
+        from usdt.engine.cli.pictures.files import PictureOptions  # noqa: PLC0415 - not for --help
+
+        return PictureOptions(
+            pictures,
+            self.symbolizer,
+            wanted=self._wanted(),
+            lines=self._options.lines,
+            by_host=self._by_host,
+        )
+
+    def _wanted(self) -> Callable[[str], bool] | None:
+        patterns = self._options.patterns
+        if not patterns:
+            return None
+        return lambda probe: any(fnmatch.fnmatchcase(probe, pattern) for pattern in patterns)

@@ -1,18 +1,20 @@
-"""Folded stacks, ``comm;outer;…;inner COUNT``, as a profile; other tools write them, too."""
+"""Folded stacks, ``comm;outer;…;inner COUNT``, to profiles and from them; other tools have them."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from usdt.base.text import printable
 from usdt.pictures.profile import Frame, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("add_folded",)
+__all__ = ("add_folded", "folded_lines")
 
 _KINDS = {"_[k]": "kernel", "_[i]": "inlined", "_[j]": "jit"}
+_MARKS = {"kernel": "_[k]", "inlined": "_[i]"}
 _SOURCE = re.compile(r"(.+) \(([^()]+):(\d+|\?)\)")
 _KEY = re.compile(r"[\w.]+=.*")
 
@@ -37,6 +39,25 @@ def add_folded(profile: Profile, lines: Iterable[str]) -> int:
         labels = (("comm", comm),)
         profile.add(labels, tuple(known[name] for name in names), (int(number),))
     return wrong
+
+
+def folded_lines(profile: Profile) -> list[str]:
+    """Return each stack with its number of hits; those of several probes are added up."""
+    counts: dict[str, int] = {}
+    for sample in profile.samples():
+        labels = [
+            text if name == "comm" else f"{name}={text}"
+            for name, text in sample.labels
+            if name != "probe"
+        ]
+        words = [*labels, *map(_marked, sample.frames)]
+        line = ";".join(printable(word).replace(";", ":") for word in words)
+        counts[line] = counts.get(line, 0) + sample.values[0]
+    return [f"{line} {count}\n" for line, count in sorted(counts.items())]
+
+
+def _marked(frame: Frame) -> str:
+    return frame.title + ("" if frame.unnamed else _MARKS.get(frame.kind, ""))
 
 
 def _frame(name: str) -> Frame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ("HITS", "KINDS", "MAX_FRAMES", "Frame", "Label", "Profile", "Sample", "Weight")
 
@@ -46,6 +46,11 @@ class Frame:
     address: int = 0
     file: str = ""
     line: int = 0
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether the name is that of the module, ``[libc.so.6]``, or another in its place."""
+        return self.name.startswith("[")
 
     @property
     def title(self) -> str:
@@ -91,6 +96,10 @@ class Sample:
         for name, text in self.labels:
             yield Frame(text if name in _PLAIN else f"{name}={text}", "label")
         yield from self.frames
+
+
+def _named(frame: Frame, names: Mapping[tuple[str, int], Frame]) -> Frame:
+    return names.get((frame.build_id, frame.address), frame) if frame.unnamed else frame
 
 
 class Profile:
@@ -159,18 +168,32 @@ class Profile:
     def samples(self) -> list[Sample]:
         """Return all distinct stacks, in the order of their first hits.
 
-        The label ``probe`` is there only if there are several probes.
+        The label ``probe`` is there only if there are several probes. A frame whose function is not
+        known has the name that another machine gave its address in the same file.
         """
-        number = len(self.weights)
         probes = {text for labels, _ in self._values for name, text in labels if name == "probe"}
-        return [
-            Sample(
-                labels if len(probes) > 1 else tuple(one for one in labels if one[0] != "probe"),
-                frames,
-                (*values, *[0] * (number - len(values))),
-            )
-            for (labels, frames), values in self._values.items()
-        ]
+        names = self._names()
+        found: dict[tuple[tuple[Label, ...], tuple[Frame, ...]], list[int]] = {}
+        for (labels, frames), values in self._values.items():
+            shown = labels
+            if len(probes) < 2:
+                shown = tuple(one for one in labels if one[0] != "probe")
+            known_as = tuple(_named(frame, names) for frame in frames) if names else frames
+            known = found.setdefault((shown, known_as), [0] * len(self.weights))
+            for index, value in enumerate(values):
+                known[index] += value
+        return [Sample(labels, frames, (*values,)) for (labels, frames), values in found.items()]
+
+    def _names(self) -> dict[tuple[str, int], Frame]:
+        # Returns the frames that have the names of those without one, by build ID and address.
+        frames = {frame for _, stack in self._values for frame in stack if frame.build_id}
+        wanted = {(one.build_id, one.address) for one in frames if one.unnamed}
+        found: dict[tuple[str, int], Frame] = {}
+        for one in frames:
+            place = one.build_id, one.address
+            if place in wanted and not one.unnamed and one.kind != "inlined":
+                found[place] = min(one, found.get(place, one), key=lambda frame: frame.title)
+        return found
 
     def notices(self) -> list[str]:
         """Return what the profile lacks, for people."""

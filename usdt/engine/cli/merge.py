@@ -24,6 +24,9 @@ from usdt.engine.merge.output import (
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.output.parquet import is_parquet
+from usdt.engine.output.profiles.counts import StackCounts
+from usdt.pictures.folded import folded_lines
+from usdt.pictures.profile import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,7 +123,10 @@ class _Run:
         as_json = self._as_json
         if as_json:
             self.output.write([header_line(self.merge)])
-        self._write_events()
+        if self.options.choice.folded:
+            self._write_folded()
+        else:
+            self._write_events()
         choice = replace(
             self.options.choice, colour=self.output.terminal and "NO_COLOR" not in os.environ
         )
@@ -132,6 +138,19 @@ class _Run:
         for line in loss_lines(self.merge):
             say(line)
         say(closing_line(self.merge, self.shown))
+
+    def _write_folded(self) -> None:
+        profile = Profile()
+        counts = StackCounts(profile)
+        for _, host, found in self.inputs.events():
+            self.shown += 1
+            counts.add_event(found, *([("host", host)] if self.options.by_host else []))
+        self.output.write(folded_lines(profile))
+        notices = profile.notices()
+        if counts.without:
+            notices.append(f"{plural(counts.without, 'event')} left out: without a stack")
+        for notice in notices:
+            say(notice)
 
     def _write_events(self) -> None:
         realtime = self.options.choice.realtime

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
+from usdt.base.frozen import frozen
 from usdt.engine.cli.click_group import say
 from usdt.engine.merge.inputs import Inputs
 from usdt.engine.merge.merge import Merge
@@ -20,27 +21,35 @@ if TYPE_CHECKING:
 
     from usdt.engine.recording.processes import Snapshots
 
-__all__ = ("run_page",)
+__all__ = ("PageOptions", "run_page")
 
 _PROBLEMS = 200  # that the page shows
 
 
-def run_page(
-    paths: Sequence[str],
-    output: str,
-    symbols: Callable[[], Snapshots],
-    wanted: Callable[[str], bool] | None = None,
-    *,
-    lines: bool = False,
-) -> int:
+@frozen
+class PageOptions:
+    """What a page shows.
+
+    Attributes:
+        symbols: makes the symbolizer, if stacks were recorded.
+        wanted: whether the events of a probe are shown; None shows all.
+        lines: whether user stacks of recordings have source lines.
+        by_host: whether machines are kept apart.
+    """
+
+    symbols: Callable[[], Snapshots]
+    wanted: Callable[[str], bool] | None = None
+    lines: bool = False
+    by_host: bool = False
+
+
+def run_page(paths: Sequence[str], output: str, options: PageOptions) -> int:
     """Write a page about recordings, streams of events and streams of results.
 
     Args:
         paths: the files; "-" is standard input.
         output: the page; "-" is standard output.
-        symbols: makes the symbolizer, if stacks were recorded.
-        wanted: whether the events of a probe are shown; None shows all.
-        lines: whether user stacks of recordings have source lines.
+        options: what it shows.
 
     Returns:
         The exit code.
@@ -60,9 +69,10 @@ def run_page(
         if len(problems) < _PROBLEMS:
             problems.append(line)
 
-    merge, summary = Merge(warn=problem), Summary()
+    wanted = options.wanted
+    merge, summary = Merge(by_host=options.by_host, warn=problem), Summary()
     with OutputFile(None if output == "-" else output) as file, contextlib.ExitStack() as stack:
-        inputs = Inputs(merge, symbols, lines=lines)
+        inputs = Inputs(merge, options.symbols, lines=options.lines)
         inputs.read(paths, stack)
         events = inputs.events()
         summary.add(event for event in events if wanted is None or wanted(event[2]["probe"]))

@@ -1,4 +1,4 @@
-"""Pictures of recordings, JSON streams and folded stacks, added up; or the difference of two."""
+"""Stacks of recordings, JSON streams and folded stacks, added up: pictures, or folded stacks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from usdt.engine.cli.pictures.output import PictureFiles
 from usdt.engine.merge.events import is_event, replayed
 from usdt.engine.merge.merge import Merge, decoded
 from usdt.engine.merge.numbers import BadResultError
-from usdt.engine.merge.output import loss_lines
+from usdt.engine.merge.output import closing_line, loss_lines
 from usdt.engine.merge.streams import Stream
+from usdt.engine.output.output_file import OutputFile
 from usdt.engine.output.profiles.counts import StackCounts
 from usdt.engine.output.profiles.formatter import StackFormatter
-from usdt.pictures.folded import add_folded
+from usdt.engine.run.options import Pictures
+from usdt.pictures.folded import add_folded, folded_lines
 from usdt.pictures.profile import Profile
 
 if TYPE_CHECKING:
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
 
     from usdt.engine.merge.source import Source
     from usdt.engine.recording.processes import Snapshots
-    from usdt.engine.run.options import Pictures
+    from usdt.pictures.profile import Label
 
-__all__ = ("PictureOptions", "run_pictures")
+__all__ = ("PictureOptions", "run_folded", "run_pictures")
 
 
 @frozen
@@ -37,7 +39,7 @@ class PictureOptions:
     """What to draw.
 
     Attributes:
-        pictures: the files to write.
+        pictures: the files to write; None for run_folded().
         symbols: makes the symbolizer, if stacks were recorded.
         wanted: whether the stacks of a probe are drawn; None draws all.
         lines: whether user stacks of recordings have source lines.
@@ -45,7 +47,7 @@ class PictureOptions:
         strict: whether a problem is an error.
     """
 
-    pictures: Pictures
+    pictures: Pictures | None
     symbols: Callable[[], Snapshots]
     wanted: Callable[[str], bool] | None = None
     lines: bool = False
@@ -65,7 +67,7 @@ def run_pictures(paths: Sequence[str], options: PictureOptions, before: Sequence
         TargetError: a file cannot be read.
         TracingError: there are no stacks; the output is one of the files.
     """
-    pictures = options.pictures
+    pictures = options.pictures or Pictures()
     for output in (pictures.flame, pictures.speedscope, pictures.pprof):
         _refuse_overwriting([*paths, *before], output)
     with PictureFiles(pictures) as files:
@@ -74,11 +76,34 @@ def run_pictures(paths: Sequence[str], options: PictureOptions, before: Sequence
     return 0
 
 
+def run_folded(paths: Sequence[str], options: PictureOptions, output: str | None) -> int:
+    """Write the stacks of some files as folded stacks, with their hits; return the exit code.
+
+    Args:
+        paths: recordings, JSON streams or folded stacks, which are added up; "-" is standard input.
+        options: which stacks.
+        output: a file; None is standard output.
+
+    Raises:
+        TargetError: a file cannot be read.
+        TracingError: there are no stacks; the output is one of the files.
+    """
+    _refuse_overwriting(paths, output)
+    with OutputFile(output) as file:
+        reading = _Reading(options)
+        profile = reading.profile(paths)
+        file.write(folded_lines(profile))
+    for notice in profile.notices():
+        say(notice)
+    say(closing_line(reading.merge, reading.counts.events + reading.counts.without))
+    return 0
+
+
 def _refuse_overwriting(paths: Sequence[str], output: str | None) -> None:
     for path in paths if output is not None else ():
         with contextlib.suppress(OSError):  # a missing file cannot be the output
             if os.path.samefile(path, output or ""):  # noqa: PTH121 - Path has no advantage
-                raise TracingError(f"{path}: the picture would overwrite it")
+                raise TracingError(f"{path}: the output would overwrite it")
 
 
 class _Reading:
@@ -118,7 +143,7 @@ class _Reading:
                 wanted=self.options.wanted,
                 lines=self.options.lines,
             ):
-                self.counts.add_hits(hits)
+                self.counts.add_hits(hits, *self._labels(source.host))
             return
         lines = stream.lines(source)
         first = next(lines, None)
@@ -143,7 +168,10 @@ class _Reading:
                 self.merge.add_object(found, source)
             elif not source.skipped and self._wanted(str(found.get("probe"))):
                 host = str(found.get("host", source.host))
-                self.counts.add_event(found, *([("host", host)] if self.options.by_host else []))
+                self.counts.add_event(found, *self._labels(host))
+
+    def _labels(self, host: str) -> list[Label]:
+        return [("host", host)] if self.options.by_host else []
 
     def _wanted(self, probe: str) -> bool:
         return self.options.wanted is None or self.options.wanted(probe)

@@ -39,11 +39,11 @@ class StackCounts:
         self.without = 0
         self._known: dict[tuple[str, str], tuple[Frame, ...]] = {}
 
-    def add_hits(self, hits: Sequence[StackHit]) -> None:
+    def add_hits(self, hits: Sequence[StackHit], *labels: Label) -> None:
         """Add hits of a :class:`usdt.engine.output.profiles.formatter.StackFormatter`."""
         for comm, probe, duration, stacks in hits:
             found = [(name, self._frames(name, text)) for name, text in stacks]
-            self._add((("comm", comm), ("probe", probe)), found, duration)
+            self._add((("comm", comm), ("probe", probe), *labels), found, duration)
 
     def add_event(self, event: dict[str, Any], *labels: Label) -> None:
         """Add an event or a span of a JSON stream, with further labels."""
