@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from usdt.base.frozen import replace
+from usdt.base.version import VERSION
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.running import closing_line, report_losses, run_command
@@ -127,7 +127,7 @@ class RecordJob:
         """Make the session, and the header of the recording."""
         trace = self._options.trace
         self._pids = tasks.pids
-        tool = f"usdt-toolkit {version('usdt-toolkit')}"
+        tool = f"usdt-toolkit {VERSION}"
         words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119 - a Path is not needed
         probes = [request.text for request in self._options.requests]
         self._header = Header.here(tool, words, probes)  # its time must precede the first record
