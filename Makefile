@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 ARCH ?= amd64
 
-.PHONY: help setup demo test test-vm test-vm-all vm lint docs fuzz torture bench testbins packages clean
+.PHONY: help setup demo test test-vm test-vm-all vm lint docs fuzz torture bench testbins packages pyz clean
 
 # An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
 # Python is gone, is made again.
@@ -87,6 +87,9 @@ torture: $(STAMP) testbins  ## kill, stop and starve tracers and targets; TORTUR
 
 bench: $(STAMP) testbins  ## what a hit costs, how fast a trace starts and attaches, beside bpftrace and libbpf
 	@$(VENV)/bin/python bench/bench.py $(BENCH_ARGS)
+
+pyz: $(STAMP)  ## build/usdt.pyz: both commands as one file, for any Python 3.11 or newer
+	@$(VENV)/bin/python tools/pyz.py build/usdt.pyz
 
 clean:  ## remove everything that was made
 	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis testbins/out testbins/cross

@@ -39,7 +39,7 @@ has() { # has PACKAGE: whether what it provides is here
     qemu-system-arm) command -v qemu-system-aarch64 >/dev/null && command -v qemu-system-arm >/dev/null ;;
     qemu-system-ppc) command -v qemu-system-ppc64 >/dev/null ;;
     qemu-system-misc) command -v qemu-system-s390x >/dev/null && command -v qemu-system-riscv64 >/dev/null ;;
-    clang | gdb | rustc | dwz) command -v "$1" >/dev/null ;;
+    clang | gdb | patchelf | rustc | dwz) command -v "$1" >/dev/null ;;
     libc++-dev) any /usr/lib/llvm-*/include/c++/v1/string /usr/include/c++/v1/string ;;
     libc++abi-dev) any /usr/lib/llvm-*/lib/libc++abi.so /usr/lib/*/libc++abi.so ;;
     libbpf-dev) any /usr/include/bpf/usdt.bpf.h ;;
@@ -53,7 +53,7 @@ has() { # has PACKAGE: whether what it provides is here
     esac
 }
 
-wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db chromium zsh fish tmux)
+wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql default-jdk-headless python3 bpftrace openssh-client openssh-server runc mandoc man-db chromium zsh fish tmux patchelf)
 [[ $(uname -m) == x86_64 ]] && wanted+=(gcc-multilib g++-multilib)
 # packages.sh vm: what the virtual machines use, and nothing else.
 [[ ${1-} == vm ]] && wanted=(qemu-system-x86 qemu-system-arm qemu-system-ppc qemu-system-misc debian-archive-keyring)

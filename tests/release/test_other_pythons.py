@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import sysconfig
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
 from dwarf_programs import program
+from house import ROOT
+from pythons import each_other_python, interpreter
 
-_ROOT = Path(__file__).resolve().parents[1]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _ASK = """
 from usdt.uprobes.debug_info import debug_of
 debug = debug_of({path!r}, {path!r})
@@ -22,26 +24,13 @@ print(debug.btf.size_of(debug.type_id("struct header")))
 """
 
 
-def _pythons() -> list[str]:
-    # Of the system and of pyenv, but for the one that runs this.
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = [*Path("/usr/bin").glob("python3.1[1-9]"), *pyenv.glob("3.1[1-9].*/bin/python3.1[1-9]")]
-    real = Path(sys.executable).resolve()
-    return sorted(str(path) for path in found if path.resolve() != real)
-
-
-each_python = pytest.mark.parametrize("python", _pythons() or [None])
-
-
-def _run(python: str | None, cache: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    if python is None:
-        pytest.skip("needs another Python, 3.11 or newer: apt-get install python3")
+def _run(python: str, cache: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [python, *words],
-        cwd=_ROOT,
+        [interpreter(python), *words],
+        cwd=ROOT,
         env={
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{_ROOT}:{sysconfig.get_paths()['purelib']}",
+            "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}",
             "PYTHONDONTWRITEBYTECODE": "1",
             "XDG_CACHE_HOME": str(cache),  # no index that another Python has made
         },
@@ -52,14 +41,14 @@ def _run(python: str | None, cache: Path, *words: str) -> subprocess.CompletedPr
     )
 
 
-@each_python
-def test_types_are_read_by_other_pythons(python: str | None, tmp_path: Path) -> None:
+@each_other_python
+def test_types_are_read_by_other_pythons(python: str, tmp_path: Path) -> None:
     done = _run(python, tmp_path, "-c", _ASK.format(path=str(program("gccO2v5", "values"))))
     assert (done.stdout, done.stderr) == ("16\n", "")
 
 
-@each_python
-def test_damaged_files_are_closed_by_other_pythons(python: str | None, tmp_path: Path) -> None:
+@each_other_python
+def test_damaged_files_are_closed_by_other_pythons(python: str, tmp_path: Path) -> None:
     words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     chosen = ("tests/dwarf/test_damage.py", "-k", "changed_files")
     done = _run(python, tmp_path, *words, *chosen)

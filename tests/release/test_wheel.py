@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,9 +13,8 @@ from pathlib import Path
 
 import pytest
 from house import ROOT
+from pythons import OTHERS, interpreter
 
-#: Pythons that must import the wheel, as far as this machine has them.
-_PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 _IGNORED = (".git", ".venv", "testbins", "tests", "build", "*.egg-info", "__pycache__", ".*_cache")
 
 _GIT = ("git", "-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
@@ -110,19 +108,7 @@ def _usdt(site: Path, *words: str) -> str:
     return done.stdout
 
 
-def _pythons() -> list[str]:
-    """One interpreter for each version; pyenv keeps them off PATH."""
-    home = os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv"
-    found = {}
-    for name in _PYTHONS:
-        kept = Path(home, "versions").glob(f"{name.removeprefix('python')}.*/bin/{name}")
-        for path in (*kept, shutil.which(name)):
-            if path and not subprocess.run([path, "-c", ""], check=False).returncode:
-                found.setdefault(name, str(path))
-    return list(found.values())
-
-
-@pytest.mark.parametrize("python", _pythons() or [sys.executable])
+@pytest.mark.parametrize("python", [sys.executable, *OTHERS], ids=lambda one: Path(one).name)
 def test_a_users_own_modules_do_not_break_the_import(
     wheel: Path, tmp_path: Path, python: str
 ) -> None:
@@ -142,7 +128,7 @@ def test_a_users_own_modules_do_not_break_the_import(
     dependencies = sysconfig.get_path("purelib")
     path = f"import sys; sys.path[1:1] = [{str(site)!r}]; sys.path.append({dependencies!r})\n"
     done = subprocess.run(
-        [python, "-B", "-c", path + script],
+        [interpreter(python), "-B", "-c", path + script],
         cwd=own,
         capture_output=True,
         text=True,

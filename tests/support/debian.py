@@ -84,7 +84,7 @@ def download(package: str, architecture: str, suite: str) -> Path:
 
 def apt_options(architecture: str, suite: str) -> tuple[str, ...]:
     """apt-get with lists, caches and sources of its own."""
-    root = cache() / f"apt-{architecture}"
+    root = cache() / f"apt-{suite}-{architecture}"
     sources = root / "sources"
     shutil.rmtree(sources, ignore_errors=True)
     for folder in (sources, root / "lists" / "partial", root / "archives" / "partial"):

@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import zipfile
+from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
+from usdt.base.version import COMMIT_FILE, commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,18 +24,24 @@ if TYPE_CHECKING:
 __all__ = ("App", "build_app")
 
 _PACKAGES = ("click", "elftools", "kprobe", "usdt")
+_DISTRIBUTIONS = ("click", "pyelftools", "usdt-toolkit")
+_LICENCE = re.compile(r"[\w.-]+\.dist-info/(?:.*/)?((?:LICEN[CS]E|COPYING)[\w.-]*)")
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive can have
 _MODE = 0o100644 << 16
 
+# Which command it is, its name says (a link to it may have any), or the first word.
 _MAIN = """\
+import os
 import sys
 
-if sys.argv[1:2] == ["kprobe"]:
-    del sys.argv[1]
+command = os.path.basename(sys.argv[0]).partition(".")[0]
+if command not in ("kprobe", "usdt"):
+    command = "usdt"
+if sys.argv[1:2] in (["kprobe"], ["usdt"]):
+    command = sys.argv.pop(1)
+if command == "kprobe":
     from kprobe.cli import main
 else:
-    if sys.argv[1:2] == ["usdt"]:
-        del sys.argv[1]
     from usdt.cli import main
 
 if __name__ == "__main__":
@@ -59,12 +68,18 @@ def build_app() -> App:
     Raises:
         TargetError: a package is not installed as files.
     """
+    contents = dict(_licences())
+    for name, path in _files():
+        with open(path, "rb") as file:  # noqa: PTH123 - text
+            contents[name] = file.read()
+    built_from = commit()
+    if built_from:
+        contents[f"usdt/{COMMIT_FILE}"] = f"{built_from}\n".encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         _add(archive, "__main__.py", _MAIN.encode())
-        for name, path in sorted(_files()):
-            with open(path, "rb") as file:  # noqa: PTH123 - text
-                _add(archive, name, file.read())
+        for name, content in sorted(contents.items()):
+            _add(archive, name, content)
     content = buffer.getvalue()
     return App(content, hashlib.sha256(content).hexdigest())
 
@@ -75,6 +90,19 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     entry.external_attr = _MODE
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, content, compresslevel=9)
+
+
+def _licences() -> Iterator[tuple[str, bytes]]:
+    # Of those who wrote what is inside: they ask for it to go with every copy.
+    for distribution in _DISTRIBUTIONS:
+        try:
+            files = metadata.files(distribution)
+        except metadata.PackageNotFoundError:  # a source tree; Debian keeps them elsewhere
+            continue
+        for file in files or ():
+            found = _LICENCE.fullmatch(str(file))
+            if found and os.path.isfile(file.locate()):  # noqa: PTH113 - text
+                yield f"licences/{distribution}/{found[1]}", file.read_binary()
 
 
 def _files() -> Iterator[tuple[str, str]]:
