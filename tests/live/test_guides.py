@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +15,6 @@ if not (ROOT / "README.md").exists():
 import service_processes
 from skips import need_program
 from test_readme import consoles, needs_python, run
-from tracing_tools import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,14 +46,7 @@ def _surroundings(text: str, folder: Path) -> Iterator[dict[str, int]]:
     with contextlib.ExitStack() as stack:
         if "-a postgresql" in text:
             stack.enter_context(service_processes.contended())
-        pids = stack.enter_context(service_processes.java(folder)) if "$JAVA" in text else {}
-        if "$SHOP" in text:
-            shop = stack.enter_context(subprocess.Popen([sys.executable, "shop.py"], cwd=folder))
-            stack.callback(shop.kill)
-            maps = ROOT.joinpath("/proc", str(shop.pid), "maps")
-            until(lambda: "usdt-shop" in maps.read_text(), "the probes of the shop")
-            pids = {"SHOP": shop.pid}
-        yield pids
+        yield stack.enter_context(service_processes.java(folder)) if "$JAVA" in text else {}
 
 
 @pytest.mark.parametrize("page", _PAGES)

@@ -25,8 +25,8 @@ from usdt.engine.aggregate.output.text import (
     number,
     table,
 )
+from usdt.engine.aggregate.pairs import UnpairedCounts
 from usdt.engine.aggregate.results import Part, Result, order
-from usdt.engine.aggregate.session import UnpairedCounts
 from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear, parse_keys
 from usdt.engine.aggregate.values import Value
 from usdt.engine.runtime.session import Lost

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from usdt.base.errors import TracingError
 from usdt.engine.aggregate.distribution import Distribution
 from usdt.engine.aggregate.output.json import left_out_line, missed_line, pairs_line, result_line
+from usdt.engine.aggregate.pairs import UnpairedCounts
 from usdt.engine.aggregate.results import Part, Result, order_by, top_of
-from usdt.engine.aggregate.session import UnpairedCounts
 from usdt.engine.aggregate.spec import Aggregation, Items, Linear, Log2, LogLinear
 from usdt.engine.aggregate.values import Value
 from usdt.engine.merge.merge import Merge

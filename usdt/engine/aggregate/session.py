@@ -24,19 +24,10 @@ from usdt.engine.aggregate.codegen.action import (
     Role,
 )
 from usdt.engine.aggregate.codegen.keys import EPOCH, python_map
-from usdt.engine.aggregate.codegen.pairs import (
-    COUNTS,
-    GATE,
-    PLACES,
-    STARTS,
-    THREADS,
-    TOO_DEEP,
-    UNMATCHED,
-    UNPAIRED,
-    start_size,
-)
+from usdt.engine.aggregate.codegen.pairs import PLACES, STARTS, THREADS, UNPAIRED, start_size
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.keys import HEADER, PythonStack
+from usdt.engine.aggregate.pairs import Pairing
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
 from usdt.engine.aggregate.stack_keys import StackKeys
 from usdt.engine.aggregate.values import (
@@ -58,6 +49,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import UprobeMethod
     from usdt.engine.aggregate.keys import Stack
+    from usdt.engine.aggregate.pairs import UnpairedCounts
     from usdt.engine.aggregate.planning import ResultColumns
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.stack_keys import StackAddresses
@@ -70,7 +62,7 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 
-__all__ = ("AggregateSession", "Row", "UnpairedCounts")
+__all__ = ("AggregateSession", "Row")
 
 # Rows of a per-CPU array of counts, in addition to those of the first probe's sites
 _ROWS = 1 << 14
@@ -92,21 +84,6 @@ class Row:
 
 
 _RowKey = tuple[Source, tuple[Any, ...]]
-
-
-@frozen
-class UnpairedCounts:
-    """The numbers of starts and ends without a counterpart.
-
-    Attributes:
-        unfinished: starts without an end.
-        unmatched: ends without a start.
-        deep: starts nested too deeply to be measured.
-    """
-
-    unfinished: int
-    unmatched: int
-    deep: int
 
 
 class _AttachPlanner(AttachPlanner):
@@ -180,7 +157,7 @@ class AggregateSession(BpfSession):
         self._action = AggregateActionEmitter(aggregation, atomics=atomics, cpus=possible_cpus())
         self._maps: dict[str, Map] = {}
         self._epoch = 0
-        self._paired = False
+        self._pairing = Pairing(self._maps)
         self._most_points = 0
         self._late_rows: dict[_RowKey, Value] = {}
         self._previous: dict[_RowKey, Value] = {}
@@ -198,7 +175,10 @@ class AggregateSession(BpfSession):
     ) -> list[AttachFailure]:
         """Attach as :meth:`BpfSession.attach`; a pattern may match all functions of a kernel."""
         self._most_points = max(self._most_points, len(points))
-        return super().attach(request, points, declared=declared)
+        failures = super().attach(request, points, declared=declared)
+        if sum(len(failure.points) for failure in failures) < len(points):
+            self._pairing.attached(self._aggregates.number_of(request))
+        return failures
 
     @property
     def attach_log(self) -> list[str]:
@@ -218,19 +198,13 @@ class AggregateSession(BpfSession):
         return self._find_python(self.pids) if self._find_python else super()._python_processes()
 
     def begin(self) -> None:
-        """Pair starts and ends from now on; all probes are attached."""
-        self._paired = True
-        self._set_gate()
+        """Pair starts and ends, as soon as both are attached somewhere."""
+        self._pairing.begin()
 
     def drain(self) -> Iterator[list[Any]]:
         """End pairing, then detach; there are no batches."""
-        self._paired = False
-        self._set_gate()
+        self._pairing.stop()
         return super().drain()
-
-    def _set_gate(self) -> None:
-        if UNPAIRED in self._maps:
-            self._maps[UNPAIRED].set(struct.pack("=I", GATE), struct.pack("=QQ", self._paired, 0))
 
     # ------------------------------------------------------------ maps
 
@@ -294,7 +268,7 @@ class AggregateSession(BpfSession):
         if self._action.atomics and aggregation.by_thread:
             self._need(PLACES, MapType.ARRAY, 4, size + 8, THREADS)
         self._need(UNPAIRED, MapType.ARRAY, 4, 16, 2)
-        self._set_gate()
+        self._pairing.set_gate()
         if grouped and action.role is Role.START:
             key_size = self._key_size(GROUPS, action.keys.size)
             self._need(GROUPS, MapType.HASH, key_size, 8, entries)
@@ -464,21 +438,7 @@ class AggregateSession(BpfSession):
 
     def pairs(self) -> UnpairedCounts:
         """Return the numbers of starts and ends without a counterpart."""
-        if STARTS not in self._maps:
-            return UnpairedCounts(0, 0, 0)
-        found = [
-            one
-            for name in (STARTS, PLACES)
-            if name in self._maps
-            for one in self._maps[name].items()
-        ]
-        depths = (int(struct.unpack_from("=q", value)[0]) for _, value in found)
-        unfinished = sum(depth for depth in depths if depth > 0)
-        odd = self._maps[UNPAIRED].get(struct.pack("=I", COUNTS)) or bytes(16)
-        unmatched, deep = (
-            int(struct.unpack_from("=Q", odd, offset)[0]) for offset in (UNMATCHED, TOO_DEEP)
-        )
-        return UnpairedCounts(unfinished, unmatched, deep)
+        return self._pairing.counts()
 
 
 def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:

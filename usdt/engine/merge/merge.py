@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
+from usdt.engine.aggregate.pairs import UnpairedCounts
 from usdt.engine.aggregate.results import LeftOut, Result
-from usdt.engine.aggregate.session import UnpairedCounts
 from usdt.engine.merge.keys import key_identity, part_of, preferred
 from usdt.engine.merge.numbers import BadResultError, Sums, integer, raw_shape, shape_of, text
 from usdt.engine.merge.source import Source

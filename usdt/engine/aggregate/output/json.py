@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from usdt.engine.aggregate.distribution import Distribution
+    from usdt.engine.aggregate.pairs import UnpairedCounts
     from usdt.engine.aggregate.results import LeftOut, Result
-    from usdt.engine.aggregate.session import UnpairedCounts
     from usdt.engine.aggregate.spec import Aggregation, Buckets
     from usdt.engine.aggregate.values import Value
     from usdt.engine.runtime.session import Lost
