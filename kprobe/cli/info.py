@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdt.base.text import printable_lines
-from usdt.engine.cli.click_group import say
+from usdt.engine.cli.click_group import colour_option, warn
 from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.options import btf_option
 
@@ -27,6 +27,7 @@ __all__ = ("info",)
 @click.option("--needed", is_flag=True, help="With --type: also show the types that it needs.")
 @btf_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per function.")
+@colour_option
 @click.argument("words", metavar="[FUNC]...", nargs=-1, shell_complete=complete_probes)
 def info(words: Sequence[str], types: Sequence[str], *, needed: bool, as_json: bool) -> None:
     """Show C prototypes of functions, from BTF, and why a function cannot be attached.
@@ -76,7 +77,7 @@ def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
     catalog = Functions(symbols)
     functions = list(dict.fromkeys(one for word in words for one in catalog.find(word)))
     for notice in catalog.notices():
-        say(f"Notice: {notice}")
+        warn(f"Notice: {notice}")
     for function in functions:
         text = json.dumps(function.to_json()) + "\n" if as_json else _text(function)
         sys.stdout.write(printable_lines(text))

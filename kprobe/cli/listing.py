@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
-from usdt.engine.cli.click_group import say
+from usdt.engine.cli.click_group import colour_option, warn
 from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.options import btf_option
 
@@ -21,6 +22,7 @@ __all__ = ("list_functions",)
 
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
+@colour_option
 @btf_option
 @click.option("-v", "--verbose", is_flag=True, help="Show fields of tracepoints and system calls.")
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1, shell_complete=complete_probes)
@@ -47,13 +49,14 @@ def _list_functions(patterns: Sequence[str], *, as_json: bool) -> None:
     catalog = Functions()
     functions = [one for pattern in patterns or ("*",) for one in catalog.matching(pattern)]
     for notice in catalog.notices():
-        say(f"Notice: {notice}")
+        warn(f"Notice: {notice}")
     if not functions:
         raise ProbeNotFound(f"no kernel function matches {' '.join(patterns)}")
+    look = look_of(sys.stdout)
     for function in dict.fromkeys(functions):
         if as_json:
             shown = {"kind": "function", "name": function.name, "module": function.module or None}
             sys.stdout.write(json.dumps(shown) + "\n")
         else:
-            module = f" [{function.module}]" if function.module else ""
-            sys.stdout.write(f"{printable(function.name)}{module}\n")
+            module = f" {look.dim}[{function.module}]{look.end}" if function.module else ""
+            sys.stdout.write(f"{look.probe}{printable(function.name)}{look.end}{module}\n")

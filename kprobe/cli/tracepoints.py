@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
+from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class Tracepoint:
                 shown["fields"] = self._fields()
             sys.stdout.write(json.dumps(shown) + "\n")
             return
-        sys.stdout.write(printable(f"{self.kind}:{self.name}") + "\n")
+        look = look_of(sys.stdout)
+        name = printable(f"{self.kind}:{self.name}")
+        sys.stdout.write(f"{look.probe}{name}{look.end}\n")
         for field in self._fields() if fields else ():
             sys.stdout.write(printable(f"    {field['type']}{_value_names(field)}") + "\n")
 

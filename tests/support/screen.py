@@ -6,7 +6,7 @@ import re
 
 __all__ = ("Screen",)
 
-_TOKEN = re.compile(r"\x1b\[(\d*)([A-Z])|([\r\n])|([^\x1b\r\n]+)")
+_TOKEN = re.compile(r"\x1b\[[\d;]*m|\x1b\[(\d*)([A-Z])|([\r\n])|([^\x1b\r\n]+)")
 
 
 class Screen:
@@ -34,6 +34,8 @@ class Screen:
                 after = line[self._column + len(shown) :]
                 self.lines[self._row] = line[: self._column] + shown + after
                 self._column += len(shown)
+            elif not command:  # a colour
+                continue
             elif command == "A":
                 self._row = max(0, self._row - int(number or 1))
             else:

@@ -8,7 +8,7 @@ lazy_exports  names of a package that are imported when they are first used
 closeable     ``Closeable``; file descriptors that are closed once
 interrupts    ^C while a command starts
 files         files that are opened without waiting; the user's directory for caches
-terminal      progress of long work
+terminal      colours, columns of text, progress of long work
 protobuf      messages in the wire format of Protocol Buffers
 version       that of the distribution
 """

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from usdt.base.errors import SyscallError, TracingError
+from usdt.base.terminal.look import look_of
 from usdt.bpf import features as kernel
 from usdt.bpf.capabilities import missing_capabilities
 from usdt.bpf.privileges import kernel_settings, privileges
+from usdt.engine.cli.click_group import colour_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from usdt.base.terminal.look import Look
 
 __all__ = ("features",)
 
@@ -82,6 +86,7 @@ _FEATURES: dict[str, _Feature] = {
 
 @click.command("features")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@colour_option
 def features(*, as_json: bool) -> None:
     """Show what this kernel supports, the attach method used, and the capabilities needed."""
     missing = missing_capabilities()
@@ -102,19 +107,23 @@ def features(*, as_json: bool) -> None:
         }
         sys.stdout.write(json.dumps(record) + "\n")
         return
-    sys.stdout.write(f"Linux {release} on {os.uname().machine}\n")
+    look = look_of(sys.stdout)
+    sys.stdout.write(f"{look.title}Linux {release} on {os.uname().machine}{look.end}\n")
     for key, feature in _FEATURES.items():
         text = _answer_text(feature, missing, answer=answers[key])
-        sys.stdout.write(f"  {feature.label:<28} {text}\n")
+        shown = text if answers[key] else f"{look.warning}{text}{look.end}"
+        sys.stdout.write(f"  {feature.label:<28} {shown}\n")
     unknown = "unknown" if missing else "not possible"
     sys.stdout.write(f"attaching by: {method or unknown}\n")
-    _show_privileges()
+    _show_privileges(look)
 
 
-def _show_privileges() -> None:
-    sys.stdout.write("needed on this kernel:\n")
+def _show_privileges(look: Look) -> None:
+    sys.stdout.write(f"{look.title}needed on this kernel:{look.end}\n")
     for one in privileges():
-        lacks = f"; this process lacks {' and '.join(one.lacks)}" if one.lacks else ""
+        lacks = ""
+        if one.lacks:
+            lacks = f"; {look.warning}this process lacks {' and '.join(one.lacks)}{look.end}"
         note = f" ({one.note})" if one.note else ""
         sys.stdout.write(f"  {one.label:<28} {', '.join(one.needs)}{note}{lacks}\n")
     settings = " ".join(f"{name}={value}" for name, value in kernel_settings().items())

@@ -257,15 +257,16 @@ class _Run:
         self.output.check_reader()
         if not self.live or time.monotonic() < self.drawn + _REDRAW_SECONDS:
             return
-        from usdt.engine.cli.aggregates.live_display import fitted  # noqa: PLC0415
+        from usdt.base.terminal.columns import cut  # noqa: PLC0415
 
         self.drawn = time.monotonic()
         from usdt.fleet.attendance import attendance_lines  # noqa: PLC0415
 
         width, height = self.display.size()
         lines = [*self.merged.lines(), attendance_lines(self.machines)[0] + "\n"]
-        cut = lines[:1] + lines[len(lines) - height + 1 :] if len(lines) > height else lines
-        self.display.draw([fitted(line.rstrip("\n"), width) + "\n" for line in cut])
+        if len(lines) > height:
+            lines = lines[:1] + lines[len(lines) - height + 1 :]
+        self.display.draw([cut(line.rstrip("\n"), width) + "\n" for line in lines])
 
     def _finish(self) -> int:
         from usdt.fleet.attendance import attendance, attendance_lines, message_lines  # noqa: PLC0415

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdt.base.frozen import replace
+from usdt.engine.cli.click_group import colour_option
 from usdt.engine.cli.options import frame_options, realtime_option, symbol_options
 from usdt.engine.cli.pictures.options import picture_options, pictures_of
 from usdt.engine.output.parquet import is_parquet
@@ -80,6 +81,7 @@ def _format_options(function: Any) -> Any:
 @click.option(
     "-o", "--output", metavar="FILE", help="Write results to FILE; as Parquet to FILE.parquet."
 )
+@colour_option
 def report(file: str, **values: Any) -> int:
     """Decode a recording."""
     given = values["report_format"]

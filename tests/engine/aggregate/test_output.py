@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usdt.base.errors import TracingError
+from usdt.base.terminal.look import COLOURED
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.distribution import Distribution
 from usdt.engine.aggregate.output.heatmap import Heatmap, legend, shade
@@ -304,7 +305,7 @@ def test_a_shade_begins_where_its_legend_says(count: int) -> None:
 
 
 def test_rows_widen_as_buckets_are_hit() -> None:
-    heatmap = Heatmap(Log2(), "ns", colour=False)
+    heatmap = Heatmap(Log2(), "ns")
     first = heatmap.row(0, buckets_of(5, 5, 5, 5, of=Log2()))
     assert [line[8:] for line in first] == [" |8 | ns; count\n", " |::| 4\n"]
     assert heatmap.row(1, buckets_of(5, of=Log2()))[0][8:] == " |..| 1\n"
@@ -316,13 +317,13 @@ def test_rows_widen_as_buckets_are_hit() -> None:
 
 
 def test_nothing_at_all() -> None:
-    heatmap = Heatmap(Linear(0, 10, 1), "arg0", colour=True)
+    heatmap = Heatmap(Linear(0, 10, 1), "arg0", look=COLOURED)
     assert [line[8:] for line in heatmap.row(0, (0,) * 12)] == [" || 0\n"]
     assert heatmap.legend() == []
 
 
 def test_colours_are_the_terminals() -> None:
-    (_, row) = Heatmap(Linear(0, 2, 1), "", colour=True).row(0, (0, 1, 100, 0))
+    (_, row) = Heatmap(Linear(0, 2, 1), "", look=COLOURED).row(0, (0, 1, 100, 0))
     assert row[8:] == " |\x1b[48;5;17m  \x1b[0m\x1b[48;5;55m  \x1b[0m| 101\n"
 
 

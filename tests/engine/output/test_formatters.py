@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from planning import argument, plan
 
 from usdt.arch.locations import Unreadable
+from usdt.base.terminal.look import COLOURED, PLAIN
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.formatter import Formatter, escape
@@ -105,7 +106,9 @@ _HOSTILE = {
 @pytest.mark.parametrize("colour", [False, True], ids=["plain", "colour"])
 def test_nothing_hostile_reaches_the_terminal(hostile: bytes, colour: bool) -> None:
     probe = f"odd:{hostile.decode('utf-8', 'surrogateescape')}"
-    (line,) = _lines(TextFormatter(colour=colour), hostile[:16], hostile[:30] + b"\0", probe)
+    (line,) = _lines(
+        TextFormatter(look=COLOURED if colour else PLAIN), hostile[:16], hostile[:30] + b"\0", probe
+    )
     assert line.endswith("\n")
     ours = line[:-1].replace("\x1b[36m", "", 1).replace("\x1b[0m", "", 1) if colour else line[:-1]
     assert not _ACTIVE.search(ours)
@@ -171,7 +174,7 @@ def test_the_clock_shows_the_time_of_day() -> None:
 
 def test_colour_surrounds_the_probe_alone() -> None:
     plain = TextFormatter().context(1, 1, 0, "c", "p:q")[0]
-    coloured = TextFormatter(colour=True).context(1, 1, 0, "c", "p:q")[0]
+    coloured = TextFormatter(look=COLOURED).context(1, 1, 0, "c", "p:q")[0]
     assert "\x1b" not in plain
     assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
     assert re.search(r"\x1b\[36mp:q +\x1b\[0m", coloured)

@@ -1,4 +1,6 @@
 """What people see on a terminal.
 
+columns    columns that text takes, and text cut to them
+look       the palette, when it is used, and the width of a terminal
 progress   one line about work that takes long, which erases itself
 """

@@ -11,6 +11,8 @@ import os
 import time
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
+from usdt.base.terminal.columns import columns, cut
+from usdt.base.terminal.look import terminal_size
 from usdt.base.text import printable
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ __all__ = ("clear", "erase", "report", "show_on", "through")
 _PATIENCE = 0.5  # seconds that a user waits before something is shown
 _PAUSE = 0.1  # seconds between two lines
 _ERASE = "\r\x1b[K"
-_COLUMNS = 80  # of a terminal that does not know its width
 
 T = TypeVar("T")
 
@@ -95,17 +96,7 @@ def _draw(stream: TextIO, what: str, done: int, total: int) -> None:
     so_far = f": {done}" if done else ""
     if total:
         so_far = f": {100 * min(done, total) // total}%"
-    text = printable(what)
-    room = _columns(stream) - len(so_far) - 1  # the last column stays free: some terminals wrap
-    if len(text) > room:
-        text = f"{text[: max(0, room - 1)]}…"
-    stream.write(f"{_ERASE}{text}{so_far}")
+    room = terminal_size(stream)[0] - columns(so_far) - 1  # a full line would wrap on some
+    stream.write(f"{_ERASE}{cut(printable(what), room)}{so_far}")
     stream.flush()
     _Line.shown = True
-
-
-def _columns(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
-    except OSError:
-        return _COLUMNS

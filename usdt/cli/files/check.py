@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from usdt.arch.locations import Unreadable
+from usdt.base.terminal import progress
+from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
 from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
-from usdt.engine.cli.click_group import plural
+from usdt.engine.cli.click_group import colour_option, plural
 from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
 from usdt.probes.sites import arguments_of, foreign_reason, unsupported_code_reason
 from usdt.runtimes.quirks import find_quirks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from usdt.probes.probe import Probe
 
@@ -36,6 +38,7 @@ class _Result(NamedTuple):
 @click.command("check")
 @pid_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
+@colour_option
 @click.argument("words", metavar="[TARGET|PATTERN]...", nargs=-1, shell_complete=complete_probes)
 def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> int:
     """Check that each probe would attach, and that each argument would decode; exit 1 if not.
@@ -56,12 +59,9 @@ def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> in
             return int(not passed)
     for file, probes in select(arguments, pids):
         passed = passed and not file.warnings
-        if not as_json:
-            sys.stdout.writelines(f"{printable(warning)}\n" for warning in file.warnings)
         quirks = find_quirks(file.path, [probe.full_name for probe in probes], pids)
         if not as_json:
-            told = (f"{printable(f'{file.path}: {quirk.text}')}\n" for quirk in quirks)
-            sys.stdout.writelines(told)
+            _write_problems([*file.warnings, *(f"{file.path}: {quirk.text}" for quirk in quirks)])
         results = [
             _Result(
                 probe.full_name,
@@ -76,18 +76,26 @@ def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> in
 
 def _report(path: str, noun: str, results: Sequence[_Result], *, as_json: bool) -> bool:
     # Prints the problems of one file; returns whether there are none.
+    progress.clear()
     bad = sum(1 for result in results if result.problems)
     if as_json:
         for result in results:
             verdict = {"ok": not result.problems, "problems": result.problems}
             sys.stdout.write(json.dumps({"path": path} | result.json | verdict) + "\n")
         return not bad
-    for result in results:
-        for problem in result.problems:
-            sys.stdout.write(f"{printable(f'{path}: {result.name}: {problem}')}\n")
+    _write_problems(
+        f"{path}: {result.name}: {problem}" for result in results for problem in result.problems
+    )
     summary = "all would attach and decode" if not bad else f"{bad} with problems"
     sys.stdout.write(f"{printable(path)}: {plural(len(results), noun)}, {summary}\n")
     return not bad
+
+
+def _write_problems(problems: Iterable[str]) -> None:
+    progress.clear()
+    look = look_of(sys.stdout)
+    for problem in problems:
+        sys.stdout.write(f"{look.warning}{printable(problem)}{look.end}\n")
 
 
 def _problems(probe: Probe) -> Iterator[str]:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import AtFunctionReturn, Unreadable
 from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
+from usdt.base.terminal import progress
+from usdt.base.terminal.columns import cut
+from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.compiler.ir import ArgumentValue
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ("check_functions", "describe_functions", "list_functions")
 
 _SHOWN_ARGUMENTS = 8
+_BEFORE_NAME = 32  # columns before the names of a table
+_NAME = 16  # columns of a name, at least
 
 
 def list_functions(arguments: ListArguments, pids: Sequence[int], *, as_json: bool) -> None:
@@ -57,6 +62,7 @@ def list_functions(arguments: ListArguments, pids: Sequence[int], *, as_json: bo
         TargetError: there is no such file or process.
     """
     for number, (file, functions) in enumerate(_find(arguments, pids)):
+        progress.clear()
         if as_json:
             sys.stdout.writelines(json.dumps(_to_json(one)) + "\n" for one in functions)
         else:
@@ -77,6 +83,7 @@ def describe_functions(arguments: ListArguments, pids: Sequence[int], *, as_json
                     problem = problem or parameters.missing_reason
             except TracingError as err:
                 prototype, problem = None, str(err)
+            progress.clear()
             if as_json:
                 shown = _to_json(function, arguments=True)
                 shown |= {} if prototype is None else prototype.to_json()
@@ -214,18 +221,24 @@ def _to_json(function: ProbeFunction, *, arguments: bool = False) -> dict[str, A
 def _table(file: FunctionFile, functions: Sequence[ProbeFunction], *, first: bool) -> Iterator[str]:
     if not first:
         yield "\n"
-    yield f"{printable(file.path)}  ({file.machine}, {plural(len(functions), 'function')})\n"
-    yield f"  {'ADDRESS':>18}  {'SIZE':>8}  FUNCTION\n"
+    look = look_of(sys.stdout)
+    number = plural(len(functions), "function")
+    yield f"{look.title}{printable(file.path)}{look.end}  ({file.machine}, {number})\n"
+    yield f"  {look.title}{'ADDRESS':>18}  {'SIZE':>8}  FUNCTION{look.end}\n"
     for one in functions:
         also = f"  (also {', '.join(map(printable, one.aliases))})" if one.aliases else ""
-        address = f"{one.address:#x}"
-        yield f"  {address:>18}  {one.size or '-':>8}  {printable(one.label)}{also}\n"
+        name = f"{look.probe}{printable(one.label)}{look.end}{also}"
+        if look.width is not None:
+            name = cut(name, max(_NAME, look.width - _BEFORE_NAME))
+        yield f"  {f'{one.address:#x}':>18}  {one.size or '-':>8}  {name}\n"
 
 
 def _description(
     function: ProbeFunction, prototype: Prototype | None, problem: str
 ) -> Iterator[str]:
-    yield f"{printable(function.label)}  in {printable(function.path)}\n"
+    look = look_of(sys.stdout)
+    name = f"{look.probe}{printable(function.label)}{look.end}"
+    yield f"{name}  in {printable(function.path)}\n"
     size = plural(function.size, "byte") if function.size else "size unknown"
     if function.place is not None:
         size = f"in {printable(shown_name(function.place.outer))}"
@@ -239,7 +252,7 @@ def _description(
         yield f"  also {', '.join(map(printable, function.aliases))}\n"
     reason = foreign_machine_reason(function.machine)
     if reason is not None:
-        yield f"  cannot be traced here: {reason}\n"
+        yield f"  {look.warning}cannot be traced here: {reason}{look.end}\n"
     if prototype is not None and (function.place is None or not function.place.inlined):
         yield f"  {printable(prototype.declaration)}\n"
         if prototype.file:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from usdt.base.terminal import progress
+from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
 from usdt.cli.files.selection import quirks_json, select, split_arguments
-from usdt.engine.cli.click_group import plural
+from usdt.engine.cli.click_group import colour_option, plural
 from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
 from usdt.runtimes.quirks import find_quirks
@@ -18,6 +20,7 @@ from usdt.runtimes.quirks import find_quirks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.base.terminal.look import Look
     from usdt.probes.argspec import Operand
     from usdt.probes.probe import Probe, Site
     from usdt.runtimes.quirks import Quirk
@@ -28,6 +31,7 @@ __all__ = ("info", "operand_line")
 @click.command("info")
 @pid_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per probe.")
+@colour_option
 @click.argument(
     "words", metavar="[TARGET] PROBE...", nargs=-1, required=True, shell_complete=complete_probes
 )
@@ -47,17 +51,19 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
     for file, probes in select(arguments, pids):
         for probe in probes:
             quirks = find_quirks(file.path, [probe.full_name], pids)
+            progress.clear()
             if as_json:
                 sys.stdout.write(json.dumps(probe.to_json() | quirks_json(probe, quirks)) + "\n")
             else:
-                sys.stdout.writelines(_describe(probe, quirks))
+                sys.stdout.writelines(_describe(probe, quirks, look_of(sys.stdout)))
 
 
-def _describe(probe: Probe, quirks: Sequence[Quirk]) -> Iterator[str]:
-    yield f"{printable(probe.full_name)}  in {printable(probe.path)}\n"
+def _describe(probe: Probe, quirks: Sequence[Quirk], look: Look) -> Iterator[str]:
+    name = f"{look.probe}{printable(probe.full_name)}{look.end}"
+    yield f"{name}  in {printable(probe.path)}\n"
     yield f"  {probe.machine}, {plural(len(probe.sites), 'call site')}\n"
     for quirk in quirks:
-        yield f"  ! {printable(quirk.note)}\n"
+        yield f"  {look.warning}! {printable(quirk.note)}{look.end}\n"
     for number, site in enumerate(probe.sites):
         yield f"  site {number}: {_position(site)}\n"
         operands = probe.operands(site)

@@ -12,7 +12,7 @@ import os
 import select
 import sys
 from importlib import import_module
-from io import FileIO, TextIOWrapper
+from io import FileIO, StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -20,6 +20,7 @@ import click
 from usdt.base.durations import nanoseconds
 from usdt.base.interrupts import interrupted
 from usdt.base.terminal import progress
+from usdt.base.terminal.look import WHEN, choose, look_of
 from usdt.base.text import closest, printable
 
 if TYPE_CHECKING:
@@ -34,11 +35,13 @@ __all__ = (
     "SIZE",
     "LazyGroup",
     "Seconds",
+    "colour_option",
     "messages_said",
     "plural",
     "run",
     "say",
     "version_option",
+    "warn",
 )
 
 _ASKS_FOR_HELP = f"{__name__}.help"  # in the meta of a context
@@ -184,6 +187,18 @@ version_option = click.option(
 )
 
 
+#: Adds --color, which has its effect on :func:`usdt.base.terminal.look.look_of`.
+colour_option = click.option(
+    "--color",
+    type=click.Choice(WHEN),
+    default="auto",
+    expose_value=False,
+    is_eager=True,
+    callback=lambda _context, _option, when: choose(when),
+    help="Use colours: auto (on terminals, see NO_COLOR), always or never.",
+)
+
+
 _MOST_DIGITS = 20  # limit of a size: int() raises an error of its own for thousands of digits
 
 
@@ -240,9 +255,19 @@ class _Said:
 
 def say(text: str) -> None:
     """Write a message on standard error."""
+    _say(printable(text))
+
+
+def warn(text: str) -> None:
+    """Write a message about what is lost, missing or wrong; coloured on terminals."""
+    look = look_of(sys.stderr)
+    _say(f"{look.warning}{printable(text)}{look.end}")
+
+
+def _say(text: str) -> None:
     _Said.number += 1
     progress.clear()
-    click.echo(printable(text), err=True)
+    click.echo(text, err=True, color=True)  # click would take colours away
 
 
 def messages_said() -> int:
@@ -268,8 +293,7 @@ def run(command: click.Command, name: str) -> NoReturn:
     try:
         code = _call(lambda: command.main(prog_name=name, standalone_mode=False))
     except click.ClickException as err:
-        err.show()
-        code = err.exit_code
+        code = _refused(err)
     except click.Abort:
         code = 130
     except BrokenPipeError:
@@ -359,9 +383,24 @@ def _call(function: Callable[[], Any]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _refused(error: click.ClickException) -> int:
+    # click's own text, with our colours.
+    shown = StringIO()
+    error.show(shown)
+    _show_error(shown.getvalue())
+    return error.exit_code
+
+
 def _error(message: str) -> int:
-    click.echo(f"Error: {printable(message)}", err=True)
+    _show_error(f"Error: {printable(message)}\n")
     return 1
+
+
+def _show_error(text: str) -> None:
+    look = look_of(sys.stderr)
+    before, found, message = text.partition("Error:")
+    text = f"{before}{look.error}{found}{look.end}{message}" if found else text
+    click.echo(text, nl=False, err=True, color=True)
 
 
 def _misunderstood(error: LanguageError) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
-from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.click_group import plural, say, warn
 from usdt.engine.merge.event_text import EventText
 from usdt.engine.merge.events import event_json
 from usdt.engine.merge.inputs import Inputs
@@ -113,7 +113,7 @@ class _Run:
             strict=options.strict,
             max_keys=options.max_keys,
             whole=options.whole,
-            warn=say,
+            warn=warn,
         )
         self.inputs = Inputs(self.merge, symbols, lines=options.lines)
         self.shown = 0
@@ -127,16 +127,14 @@ class _Run:
             self._write_folded()
         else:
             self._write_events()
-        choice = replace(
-            self.options.choice, colour=self.output.terminal and "NO_COLOR" not in os.environ
-        )
+        choice = replace(self.options.choice, look=self.output.look)
         self.output.write((json_lines if as_json else text_lines)(self.merge, choice))
         for source in self.inputs.sources:
             source.close()
         if self.options.whole and self.merge.partial:
             say(f"left out: {plural(self.merge.partial, 'partial interval')}")
         for line in loss_lines(self.merge):
-            say(line)
+            warn(line)
         say(closing_line(self.merge, self.shown))
 
     def _write_folded(self) -> None:

@@ -12,7 +12,7 @@ import click
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
-from usdt.engine.cli.click_group import SIZE, Seconds
+from usdt.engine.cli.click_group import SIZE, Seconds, colour_option
 from usdt.engine.cli.pictures.options import PICTURES, picture_options, pictures_of
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
@@ -269,12 +269,13 @@ def stop_options(text: str = "Stop after N events.") -> Decorator:
     )
 
 
-#: Adds --json (``as_json``) and -o (``output``).
+#: Adds --json (``as_json``), -o (``output``) and --color.
 output_options = combined(
     click.option("--json", "as_json", is_flag=True, help="Print JSON lines."),
     click.option(
         "-o", "--output", metavar="FILE", help="Write results to FILE; as Parquet to FILE.parquet."
     ),
+    colour_option,
 )
 
 #: Adds --realtime.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
-from usdt.engine.cli.click_group import say
+from usdt.engine.cli.click_group import say, warn
 from usdt.engine.merge.inputs import Inputs
 from usdt.engine.merge.merge import Merge
 from usdt.engine.merge.output import closing_line, loss_lines
@@ -65,7 +65,7 @@ def run_page(paths: Sequence[str], output: str, options: PageOptions) -> int:
     problems: list[str] = []
 
     def problem(line: str) -> None:
-        say(line)
+        warn(line)
         if len(problems) < _PROBLEMS:
             problems.append(line)
 
@@ -81,6 +81,6 @@ def run_page(paths: Sequence[str], output: str, options: PageOptions) -> int:
             source.close()
         file.write([report_page(merge, summary, inputs.sources, problems)])
     for line in loss_lines(merge):
-        say(line)
+        warn(line)
     say(closing_line(merge, summary.events))
     return 0

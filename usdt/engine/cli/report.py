@@ -166,10 +166,10 @@ class _Report:
                 assert_never(unknown)
 
     def _text(self) -> None:
-        colour = self.output.terminal and "NO_COLOR" not in os.environ
         realtime = self.options.realtime
+        look = self.output.look
         form = TextFormatter(
-            colour=colour, offset=self._offset(), stacks=self.stacks, realtime=realtime
+            look=look, offset=self._offset(), stacks=self.stacks, realtime=realtime
         )
         self._lines(form)
 

@@ -17,7 +17,7 @@ from usdt.base.durations import duration_text
 from usdt.base.errors import TracingError, VerifierError
 from usdt.base.frozen import replace
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
-from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.click_group import plural, say, warn
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.output.streams.header import Clock, StreamHeader
 from usdt.engine.output.streams.json_stream import JsonStream
@@ -218,10 +218,10 @@ def report_losses(lost: Sequence[Lost]) -> None:
     """Report the losses of each probe."""
     for item in lost:
         if item.unread:
-            say(f"{item.probe}: skipped {plural(item.unread, 'hit')} with an unreadable predicate")
+            warn(f"{item.probe}: skipped {plural(item.unread, 'hit')} with an unreadable predicate")
         if item.lost:
             events = plural(item.lost, "event")
-            say(f"{item.probe}: {events} lost; a larger --buffer or --backlog may help")
+            warn(f"{item.probe}: {events} lost; a larger --buffer or --backlog may help")
 
 
 def closing_line(events: int, lost: Sequence[Lost]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from usdt.base.durations import UNITS
+from usdt.base.terminal.look import PLAIN, look_of
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.pictures.options import pictures_of
@@ -162,9 +162,9 @@ class SpanJob:
             return stack_formatter(self._resolver)
         if output.as_json:
             return JsonFormatter(self._resolver, clock=WallClock() if output.realtime else None)
-        colour = output.path is None and os.isatty(1) and "NO_COLOR" not in os.environ
+        look = look_of(1) if output.path is None else PLAIN
         return TextFormatter(
-            colour=colour,
+            look=look,
             stacks=self._resolver,
             realtime=output.realtime,
             marks=("", "") if self._tree is None else (SELF_MARK, DEPTH_MARK),

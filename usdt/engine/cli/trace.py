@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from usdt.base.frozen import replace
+from usdt.base.terminal.look import PLAIN, look_of
 from usdt.engine.cli.click_group import say
 from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.pictures.options import PICTURES
@@ -166,8 +166,8 @@ class PrintJob:
             from usdt.engine.output.formatters.json import JsonFormatter  # noqa: PLC0415 - not for text
 
             return JsonFormatter(self._resolver, clock=WallClock() if output.realtime else None)
-        colour = output.path is None and os.isatty(1) and "NO_COLOR" not in os.environ
-        return TextFormatter(colour=colour, stacks=self._resolver, realtime=output.realtime)
+        look = look_of(1) if output.path is None else PLAIN
+        return TextFormatter(look=look, stacks=self._resolver, realtime=output.realtime)
 
     def begin(self, output: OutputFile) -> None:
         """Set the output and observe the traced processes."""

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
+from usdt.base.terminal.look import PLAIN
 from usdt.base.version import VERSION
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.output.heatmap import Heatmap
@@ -20,6 +21,7 @@ from usdt.engine.runtime.session import Lost
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.base.terminal.look import Look
     from usdt.engine.aggregate.results import Result
     from usdt.engine.merge.merge import Group, Merge
 
@@ -39,7 +41,7 @@ class Choice:
         sort: the column to sort by.
         hist: whether times with keys are shown as histograms.
         folded: whether stacks are shown as folded lines.
-        colour: whether to use a terminal's colours.
+        look: the colours of text, and its width.
         realtime: whether to show dates.
     """
 
@@ -47,7 +49,7 @@ class Choice:
     sort: str | None = None
     hist: bool = False
     folded: bool = False
-    colour: bool = False
+    look: Look = PLAIN
     realtime: bool = False
 
 
@@ -83,9 +85,10 @@ def _table_lines(group: Group, choice: Choice) -> list[str]:
         return folded_lines(shown, weighted=aggregation.weighted)
     single = aggregation.pair is not None and bool(group.keys) and not choice.hist
     if aggregation.buckets is None or single:
-        lines = table(shown, columns(aggregation))
+        lines = table(shown, columns(aggregation), choice.look)
     else:
-        lines = histograms(shown, aggregation, what=escape(shape.what), fine=shape.fine)
+        what = escape(shape.what)
+        lines = histograms(shown, aggregation, what=what, fine=shape.fine, look=choice.look)
     if group.end is None:
         return lines
     return [_clock(group.end, shape.interval, choice) + _mark(group) + "\n", *lines, "\n"]
@@ -117,7 +120,7 @@ def _heatmaps(groups: Sequence[Group], choice: Choice) -> list[str]:
         def clock(seconds: float, interval: float | None = shape.interval) -> str:
             return _clock(round(seconds * _SECOND), interval, choice)
 
-        heatmap = Heatmap(shape.aggregation.buckets, unit, colour=choice.colour, clock=clock)
+        heatmap = Heatmap(shape.aggregation.buckets, unit, look=choice.look, clock=clock)
         for group, result in found:
             end = (group.end or 0) / _SECOND
             lines += heatmap.row(end, result.value.buckets, mark=_mark(group))

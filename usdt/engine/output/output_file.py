@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import SyscallError, TargetError
 from usdt.base.terminal import progress
+from usdt.base.terminal.look import PLAIN, look_of, terminal_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from usdt.base.terminal.look import Look
 
 __all__ = ("OutputFile",)
 
@@ -56,13 +59,14 @@ class OutputFile:
         """Return True if the output is a terminal."""
         return os.isatty(self._number)
 
+    @property
+    def look(self) -> Look:
+        """Return the look of text: a file has none, whatever --color says."""
+        return PLAIN if self._owned and not self.terminal else look_of(self._number)
+
     def terminal_size(self) -> tuple[int, int]:
         """Return the columns and rows of the terminal; 80 and 24 if it does not know."""
-        try:
-            columns, rows = os.get_terminal_size(self._number)
-        except OSError:
-            columns = rows = 0
-        return columns or 80, rows or 24
+        return terminal_size(self._number)
 
     def write(self, lines: Sequence[str]) -> None:
         """Write lines, each with its newline.

@@ -9,15 +9,16 @@ import struct
 import termios
 from typing import TYPE_CHECKING
 
-import pytest
 from screen import Screen
 
-from usdt.engine.cli.aggregates.live_display import LiveDisplay, fitted
+from usdt.engine.cli.aggregates.live_display import LiveDisplay
 from usdt.engine.cli.click_group import say
 from usdt.engine.output.output_file import OutputFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pytest
 
 
 @contextlib.contextmanager
@@ -73,11 +74,3 @@ def test_a_message_below_a_drawing_stays(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_terminal_without_a_size_has_one() -> None:
     with terminal(0, 0) as (_, output):
         assert LiveDisplay(output).size() == (79, 22)
-
-
-@pytest.mark.parametrize(
-    ("line", "width", "shown"),
-    [("abc", 3, "abc"), ("abcd", 3, "abc"), ("日本語", 5, "日本"), ("", 0, "")],
-)
-def test_lines_are_cut_to_columns(line: str, width: int, shown: str) -> None:
-    assert fitted(line, width) == shown

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.terminal.look import PLAIN
 from usdt.engine.aggregate.output.text import label, number, spanned
 from usdt.engine.output.wall_clock import time_of_day
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from usdt.base.terminal.look import Look
     from usdt.engine.aggregate.spec import Buckets
 
 
@@ -31,7 +33,7 @@ class Heatmap:
     Args:
         buckets: the buckets, one column each.
         unit: unit of the buckets, "ns" or an expression.
-        colour: whether to use a terminal's colours.
+        look: whether there are colours.
         clock: converts the end of an interval, as from time.time(), to text.
     """
 
@@ -40,14 +42,14 @@ class Heatmap:
         buckets: Buckets,
         unit: str,
         *,
-        colour: bool,
+        look: Look = PLAIN,
         clock: Callable[[float], str] = time_of_day,
     ) -> None:
         self._clock = clock
         self._margin = len(clock(0))
         self.buckets = buckets
         self.unit = unit
-        self.colour = colour
+        self._look = look
         self._span = (0, -1)
 
     def row(self, seconds: float, counts: Sequence[int], *, mark: str = "") -> list[str]:
@@ -72,7 +74,7 @@ class Heatmap:
         return lines
 
     def _cell(self, count: int) -> str:
-        if not self.colour:
+        if not self._look.coloured:
             return _PLAIN[min(shade(count), len(_PLAIN) - 1)] * _COLUMN
         colour = _COLOURS[min(shade(count), len(_COLOURS) - 1)]
         return " " * _COLUMN if colour is None else f"\x1b[48;5;{colour}m{'':{_COLUMN}}\x1b[0m"
@@ -99,7 +101,7 @@ class Heatmap:
         return [f"{'':{self._margin}}  columns {ends} {self.unit}; hits: {cells}\n"]
 
     def _shades(self) -> str:
-        number_of = len(_COLOURS if self.colour else _PLAIN)
+        number_of = len(_COLOURS if self._look.coloured else _PLAIN)
         steps = map(legend, range(1, number_of))
         return " ".join(f"{self._cell(least)}{text}" for least, text in steps)
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.terminal.columns import columns as width_of
+from usdt.base.terminal.columns import fitted, padded
+from usdt.base.terminal.look import PLAIN
 from usdt.engine.aggregate.columns import percentile_columns, summary_columns
 from usdt.engine.aggregate.spec import Log2
 from usdt.engine.output.formatters.formatter import escape
@@ -14,6 +17,7 @@ from usdt.engine.output.formatters.formatter import escape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.base.terminal.look import Look
     from usdt.engine.aggregate.columns import Column
     from usdt.engine.aggregate.distribution import Distribution
     from usdt.engine.aggregate.results import Result
@@ -33,13 +37,17 @@ __all__ = (
     "table",
 )
 
+_GAP = "  "  # between columns
 _WIDTH = 52  # characters of the longest bar
 _PREFIXES = ("", "K", "M", "G", "T", "P", "E")
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
 
 
-def table(results: Sequence[Result], columns: Sequence[Column]) -> list[str]:
-    """Return a header line and one line per result, each followed by the frames of its stacks."""
+def table(results: Sequence[Result], columns: Sequence[Column], look: Look = PLAIN) -> list[str]:
+    """Return a header line and one line per result, each followed by the frames of its stacks.
+
+    Probes and keys are cut where a line would be wider than the look allows; numbers never are.
+    """
     if not results:
         return []
     names = [column.name.upper() for column in columns]
@@ -51,13 +59,19 @@ def table(results: Sequence[Result], columns: Sequence[Column]) -> list[str]:
     ]
     widths = [max(8, *map(len, column)) for column in zip(names, *numbers, strict=True)]
     heads = ["PROBE", *keys]
-    word_widths = [max(map(len, column)) for column in zip(heads, *words, strict=True)]
-    lines = [_line(names, widths, heads, word_widths)]
-    for result, row, words_of in zip(results, numbers, words, strict=True):
-        lines.append(_line(row, widths, words_of, word_widths))
+    word_widths = [max(map(width_of, column)) for column in zip(heads, *words, strict=True)]
+    if look.width is not None:
+        room = look.width - sum(widths) - len(_GAP) * (len(widths) + len(heads) - 1)
+        word_widths = fitted(word_widths, room)
+    lines = [f"{look.title}{_line(names, widths, heads, word_widths)}{look.end}\n"]
+    for result, row, (probe, *more) in zip(results, numbers, words, strict=True):
+        cells = [f"{look.probe}{probe}{look.end}", *more]
+        lines.append(_line(row, widths, cells, word_widths) + "\n")
         lines += [f"{'':10}{frame}\n" for part in result.key for frame in part.frames]
     error = next((result.value.error for result in results if result.value.error), None)
-    return lines if error is None else [*lines, f"percentiles {accuracy(error)}\n"]
+    if error is not None:
+        lines.append(f"{look.dim}percentiles {accuracy(error)}{look.end}\n")
+    return lines
 
 
 def folded_lines(results: Sequence[Result], *, weighted: bool = False) -> list[str]:
@@ -83,9 +97,9 @@ def folded_lines(results: Sequence[Result], *, weighted: bool = False) -> list[s
 def _line(
     numbers: Sequence[str], widths: Sequence[int], words: Sequence[str], columns: Sequence[int]
 ) -> str:
-    left = "  ".join(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=True))
-    right = "  ".join(f"{text:<{width}}" for text, width in zip(words, columns, strict=True))
-    return f"{left}  {right}".rstrip() + "\n"
+    left = _GAP.join(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=True))
+    right = _GAP.join(map(padded, words, columns))
+    return f"{left}{_GAP}{right}".rstrip()
 
 
 def _cell(column: Column, value: Value) -> str:
@@ -99,7 +113,12 @@ def _cell(column: Column, value: Value) -> str:
 
 
 def histograms(
-    results: Sequence[Result], aggregation: Aggregation, *, what: str, fine: bool = False
+    results: Sequence[Result],
+    aggregation: Aggregation,
+    *,
+    what: str,
+    fine: bool = False,
+    look: Look = PLAIN,
 ) -> list[str]:
     """Return a histogram for each result, below a line that names the probe and the key.
 
@@ -110,10 +129,12 @@ def histograms(
         aggregation: what was aggregated.
         what: describes the numbers.
         fine: whether the buckets are those of the distribution.
+        look: the colours; lines are as long as they are.
     """
     lines = []
     for result in results:
-        lines.append(f"{escape(result.probe)}  {what}{key_text(result)}\n")
+        probe = f"{look.probe}{escape(result.probe)}{look.end}"
+        lines.append(f"{probe}  {look.dim}{what}{look.end}{key_text(result)}\n")
         for part in result.key:
             lines += [f"{'':10}{frame}\n" for frame in part.frames]
         spread = result.value.distribution

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.terminal.columns import cut
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, Stack
 from usdt.engine.aggregate.output.heatmap import Heatmap
@@ -21,9 +21,9 @@ from usdt.engine.aggregate.results import Results, top_of
 from usdt.engine.aggregate.session import AggregateSession, Row
 from usdt.engine.aggregate.spec import is_pattern
 from usdt.engine.aggregate.values import NONE, total
-from usdt.engine.cli.aggregates.live_display import LiveDisplay, fitted
+from usdt.engine.cli.aggregates.live_display import LiveDisplay
 from usdt.engine.cli.aggregates.schedule import Schedule
-from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.click_group import plural, say, warn
 from usdt.engine.cli.running import closing_line
 from usdt.engine.output.wall_clock import iso_time, time_of_day
 from usdt.engine.run.attach import uprobe_method
@@ -214,8 +214,9 @@ class AggregateJob:
                 *([left_out_line(left_out, when)] if left_out.keys else []),
             ]
         if self._tabular:
-            return table(shown, columns(self.aggregation))
-        return histograms(shown, self.aggregation, what=self._what(), fine=self._fine)
+            return table(shown, columns(self.aggregation), self.output.look)
+        what, look = self._what(), self.output.look
+        return histograms(shown, self.aggregation, what=what, fine=self._fine, look=look)
 
     @property
     def _fine(self) -> bool:
@@ -269,7 +270,7 @@ class AggregateJob:
 
     def _draw(self, rows: list[Row]) -> None:
         width, height = self.display.size()
-        lines = [fitted(line.rstrip("\n"), width) + "\n" for line in self._lines(rows)]
+        lines = [cut(line.rstrip("\n"), width) + "\n" for line in self._lines(rows)]
         if self._tabular and len(lines) > height:  # the largest come last
             lines = [lines[0], *lines[len(lines) - height + 1 :]]
         self.display.draw(lines[:height])
@@ -294,17 +295,17 @@ class AggregateJob:
             if as_json:
                 self.output.write([missed_line(item)])
             if item.unread:
-                say(
+                warn(
                     f"{item.probe}: skipped {plural(item.unread, 'hit')}: a predicate, a key or "
                     "the value is unreadable"
                 )
             if item.lost:
-                say(
+                warn(
                     f"{item.probe}: {plural(item.lost, 'hit')} lost: no space for more {full}; "
                     "a larger --max-keys may help"
                 )
         if self.unplaced:
-            say(
+            warn(
                 f"percentiles lack {plural(self.unplaced, 'hit')}: no space for more buckets; "
                 "a larger --max-keys or a smaller --resolution may help"
             )
@@ -314,11 +315,11 @@ class AggregateJob:
         if as_json:
             self.output.write([pairs_line(pairs)])
         if pairs.unfinished:
-            say(f"{plural(pairs.unfinished, 'start')} without an end")
+            warn(f"{plural(pairs.unfinished, 'start')} without an end")
         if pairs.unmatched:
-            say(f"{plural(pairs.unmatched, 'end')} without a start")
+            warn(f"{plural(pairs.unmatched, 'end')} without a start")
         if pairs.deep:
-            say(f"{plural(pairs.deep, 'start')} nested deeper than 16: not measured")
+            warn(f"{plural(pairs.deep, 'start')} nested deeper than 16: not measured")
 
 
 class HeatmapJob(AggregateJob):
@@ -333,8 +334,7 @@ class HeatmapJob(AggregateJob):
         self.map: Heatmap | None = None
         buckets = self.aggregation.buckets
         if buckets is not None:
-            colour = output.terminal and "NO_COLOR" not in os.environ
-            self.map = Heatmap(buckets, self._unit(), colour=colour, clock=self._clock)
+            self.map = Heatmap(buckets, self._unit(), look=output.look, clock=self._clock)
 
     def _unit(self) -> str:
         return self.aggregate.unit if self.aggregation.pair is not None else self._what()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from typing import TYPE_CHECKING
 
 from usdt.engine.cli.click_group import messages_said
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.output.output_file import OutputFile
 
-__all__ = ("LiveDisplay", "fitted")
+__all__ = ("LiveDisplay",)
 
 
 class LiveDisplay:
@@ -47,13 +46,3 @@ class LiveDisplay:
         if not self._lines or (messages_said() != self._said and sys.stderr.isatty()):
             return ""
         return f"\r\x1b[{self._lines}A\x1b[J"
-
-
-def fitted(line: str, width: int) -> str:
-    """Return a line cut to a number of columns: a line that wraps would be two."""
-    columns = 0
-    for index, character in enumerate(line):
-        columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        if columns > width:
-            return line[:index]
-    return line

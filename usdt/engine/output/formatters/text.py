@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.durations import duration_text
+from usdt.base.terminal.look import PLAIN
 from usdt.engine.compiler.record.columns import (
     AnyStack,
     BytesColumn,
@@ -34,6 +35,7 @@ from usdt.engine.output.wall_clock import WallClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.base.terminal.look import Look
     from usdt.cgroups.labels import CgroupName
     from usdt.engine.compiler.record.columns import (
         ArrayColumn,
@@ -49,15 +51,15 @@ __all__ = ("FoldedFormatter", "TextFormatter", "stack_sources", "titled")
 _NAME = 35  # columns before the name of a value that has lines of its own
 _END = 31  # columns before the closing parenthesis of a hit
 PAD = 36  # columns before a value
-_HEADER = f"{'TIME':>16} {'CPU':>4} {'PID':>8} FUNCTION/ARGS\n"
-_REALTIME_HEADER = f"{'TIME':>35} {'CPU':>4} {'PID':>8} FUNCTION/ARGS\n"
+_HEADER = f"{'TIME':>16} {'CPU':>4} {'PID':>8} FUNCTION/ARGS"
+_REALTIME_HEADER = f"{'TIME':>35} {'CPU':>4} {'PID':>8} FUNCTION/ARGS"
 
 
 class TextFormatter:
     """A formatter of human-readable lines: time of day, CPU, process, command, probe, arguments.
 
     Args:
-        colour: whether to write the escape sequences of a terminal.
+        look: the colours of the lines, which are as long as they are.
         offset: nanoseconds from CLOCK_MONOTONIC to CLOCK_REALTIME on the recording machine; None
             uses the current offset of this machine.
         stacks: resolves stacks and addresses; by default user addresses have no symbols.
@@ -71,7 +73,7 @@ class TextFormatter:
     def __init__(
         self,
         *,
-        colour: bool = False,
+        look: Look = PLAIN,
         offset: int | None = None,
         stacks: StackResolver | None = None,
         realtime: bool = False,
@@ -79,9 +81,7 @@ class TextFormatter:
     ) -> None:
         self._marks = marks
         self.stacks = stacks or StackResolver()
-        self._probe = "\x1b[36m", "\x1b[0m"
-        if not colour:
-            self._probe = "", ""
+        self._look = look
         clock = WallClock(offset)
         self._realtime = realtime
         self.header: str | None = ""
@@ -105,7 +105,8 @@ class TextFormatter:
         self._result = None if self._wide else layout.result
         self._result_key = None if self._result is None else layout.fields[self._result].key
         if self._wide and self.header is not None:
-            self.header = _REALTIME_HEADER if self._realtime else _HEADER
+            header = _REALTIME_HEADER if self._realtime else _HEADER
+            self.header = f"{self._look.title}{header}{self._look.end}\n"
 
     def half(self) -> None:
         pass
@@ -113,7 +114,7 @@ class TextFormatter:
     def context(self, pid: int, tid: int, cpu: int, comm: str, probe: str) -> tuple[Any, ...]:
         who = str(pid) if pid == tid else f"{pid}/{tid}"
         name = escape(comm)
-        before, after = self._probe
+        before, after = self._look.probe, self._look.end
         head = f"{cpu:3}  {who:>9}  {name:<15}  {self._marks[1]}{before}{escape(probe)}"
         line = f"{head}{' ' * (24 - len(escape(probe)))}{after}"
         function = escape(probe.removeprefix("kprobe:").removeprefix("fentry:"))
