@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
+import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -38,6 +41,13 @@ with open(sys.argv[-1], "w") as file:
     print(sys.argv[1:-2], sys.flags.isolated, sys.flags.no_site, file=file)
 """
 _OURS = "import sys; open(sys.argv[-1], 'w').write('ours\\n')"
+_TALKER = """
+import sys
+for number in range(int(sys.argv[-3])):
+    with open(sys.argv[-1], "w") as file:
+        file.write("x" * 999 + chr(10))
+"""
+_CUT = "import os, sys; open(sys.argv[-1], 'w').write('no newline'); os._exit(3)"
 _STUBBORN = _SLEEPER.replace("SIGINT, stop", "SIGINT, signal.SIG_IGN")
 
 
@@ -53,8 +63,8 @@ class Far:
     """The far end's command line, run by a shell as a transport would."""
 
     def __init__(self, home: Path, kept: App, *words: str, **more: Any) -> None:
-        request = {"word": "W", "digest": kept.digest, "size": len(kept.content), "patience": 60}
-        command = far_command({**request, "command": words, **more})
+        request = {"word": "W", "digest": kept.digest, "size": len(kept.content)}
+        command = far_command({**request, "patience": 60, "beat": 60, "command": words, **more})
         self.child = subprocess.Popen(
             transport_words(template_words("sh -c", 5), "web1", command),
             stdin=subprocess.PIPE,
@@ -176,6 +186,88 @@ def test_a_long_silence_ends_the_command_and_a_byte_does_not(tmp_path: Path) -> 
         assert [far.line(), far.line()] == ["stopped", "usdt-fleet W exit 0"]
         assert time.monotonic() - began > 0.8 + 0.5
     assert not running(kept)
+
+
+def test_a_reader_that_vanishes_without_a_word_ends_the_command(tmp_path: Path) -> None:
+    kept = app(_TALKER)
+    with Far(tmp_path, kept, "1000000000", patience=0.5) as far:
+        far.line()
+        far.send(kept.content)
+        assert far.line() == "usdt-fleet W run"
+        until(lambda: not running(kept), "the command to end", 30)  # nobody reads
+        assert far.child.wait(30) != 0
+
+
+def test_a_slow_reader_that_is_there_gets_all(tmp_path: Path) -> None:
+    kept = app(_TALKER)
+    with Far(tmp_path, kept, "500") as far:
+        far.line()
+        far.send(kept.content)
+        assert far.line() == "usdt-fleet W run"
+        assert far.child.stdout is not None
+        pipe = far.child.stdout.fileno()
+        until(lambda: unread(pipe) > 60_000, "the pipe to be full", 30)
+        lines = [far.line() for _ in range(501)]
+    assert lines == ["x" * 999] * 500 + ["usdt-fleet W exit 0"]
+
+
+def unread(pipe: int) -> int:
+    """The bytes in a pipe."""
+    content = fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4)
+    return int.from_bytes(content, sys.byteorder)
+
+
+def test_a_command_that_says_nothing_is_alive(tmp_path: Path) -> None:
+    kept = app(_SLEEPER)
+    with Far(tmp_path, kept, beat=0.1) as far:
+        far.line()
+        far.send(kept.content)
+        assert far.line() == "usdt-fleet W run"
+        lines = [far.line()]
+        while "started" not in lines:  # it may take longer to start than we are silent
+            lines.append(far.line())
+        lines += [far.line(), far.line()]
+        far.close()
+    assert {*lines} == {"usdt-fleet W alive", "started"}
+
+
+def test_the_end_has_a_line_of_its_own(tmp_path: Path) -> None:
+    kept = app(_CUT)
+    with Far(tmp_path, kept) as far:
+        far.line()
+        far.send(kept.content)
+        lines = [far.line() for _ in range(3)]
+    assert lines == ["usdt-fleet W run", "no newline", "usdt-fleet W exit 3"]
+
+
+def test_what_a_command_prints_can_be_its_answer(tmp_path: Path) -> None:
+    kept = app("import sys; print(sys.argv[1:])")
+    with Far(tmp_path, kept, "list", printed=True) as far:
+        far.line()
+        far.send(kept.content)
+        assert [far.line(), far.line()] == ["usdt-fleet W run", "['list']"]
+
+
+def test_old_copies_go_when_a_new_one_comes(tmp_path: Path) -> None:
+    folder = tmp_path / ".cache" / "usdt-fleet"
+    folder.mkdir(parents=True, mode=0o700)
+    day = 86400
+    for name, days in (("a", 1), ("b", 2), ("c", 3), ("d", 4), ("busy", 5), ("e", 6), ("f", 31)):
+        copy = folder / f"usdt-{name}.pyz"
+        copy.touch()
+        os.utime(copy, times=(time.time() - days * day,) * 2)
+    partial = folder / ".usdt-died.1.2"
+    partial.touch()
+    os.utime(partial, times=(time.time() - 32 * day,) * 2)
+    with (folder / "usdt-busy.pyz").open() as busy:
+        fcntl.flock(busy, fcntl.LOCK_SH)  # as a run does
+        kept = app(_OURS)
+        with Far(tmp_path, kept) as far:
+            assert far.line() == "usdt-fleet W need"
+            far.send(kept.content)
+            assert far.line() == "usdt-fleet W run"
+    names = {path.name.removeprefix("usdt-").removesuffix(".pyz") for path in folder.iterdir()}
+    assert names == {"a", "b", "c", "d", "busy", kept.digest}
 
 
 def test_the_death_of_the_transport_ends_the_command(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from typing import TYPE_CHECKING, Self
@@ -77,6 +78,11 @@ class SshMachines:
         server.terminate()
         server.wait()
 
+    def cut(self, address: str) -> None:
+        """Cut the link of a machine: no packet comes through any more, and nobody is told."""
+        index = self.addresses.index(address) + 1
+        _run("ip", "-n", self._spaces[index - 1], "link", "set", "eth0", "down")
+
     def _configure(self) -> None:
         for name in ("host", "user"):
             _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name))
@@ -100,7 +106,7 @@ class SshMachines:
         if self.apart:
             if index > 1:
                 _run("ip", "netns", "add", space)
-            outside = f"usdt{os.getpid() % 10000}-{index}"
+            outside = self._outside(index)
             _run("ip", "link", "add", outside, "type", "veth", "peer", "eth0", "netns", space)
             _run("ip", "addr", "add", f"{_NETWORK}.{index}.1/30", "dev", outside)
             _run("ip", "link", "set", outside, "up")
@@ -123,8 +129,18 @@ class SshMachines:
         for server in self._servers.values():
             server.terminate()
             server.wait()
-        for space in self._spaces if self.apart else ():
-            subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+        for index, space in enumerate(self._spaces if self.apart else (), 1):
+            # A connection over a link that is cut would keep its namespace, and so the addresses.
+            found = subprocess.run(["ip", "netns", "pids", space], capture_output=True, check=False)
+            for pid in map(int, found.stdout.split()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for words in (["link", "del", self._outside(index)], ["netns", "del", space]):
+                subprocess.run(["ip", *words], capture_output=True, check=False)
+
+    def _outside(self, index: int) -> str:
+        # The name of the link's end that is here.
+        return f"usdt{os.getpid() % 10000}-{index}"
 
 
 def _run(*words: str) -> None:

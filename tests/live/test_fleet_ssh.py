@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,43 @@ def test_a_machine_that_dies_keeps_what_it_had_sent(machines: SshMachines) -> No
     (reason,) = closing["reasons"]
     dead = reason["nodes"]
     assert [one for one in lines if one.get("host") == dead]
+
+
+# It takes the time of --silence, twice: first here, then at the far end, or the other way round.
+def test_a_machine_whose_link_is_cut_is_lost_and_ends_itself(machines: SshMachines) -> None:
+    if not machines.apart:
+        pytest.skip("needs network namespaces (CLONE_NEWNET) to cut a link")
+    mark = f"{os.getpid()}8.125"
+    words = ("--update", "0.5", "--silence", "5", "--json", "--")
+    with subprocess.Popen(
+        [USDT, "fleet", "--nodes", ",".join(machines.addresses[-2:]), *words,
+         "kprobe", "count", "syscall:getppid", "-d", mark],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=machines.environment,
+    ) as child:  # fmt: skip
+        until(lambda: tracing_processes(mark) == 2, "both machines to trace", timeout=60)
+        for _ in range(50):
+            os.getppid()
+        time.sleep(2)  # results are sent every half second
+        machines.cut(machines.addresses[-1])
+        until(lambda: len(far_processes(mark)) == 1, "the far end to end", timeout=90)
+        assert tracing_processes(mark) == 1
+        until(lambda: connections(child.pid) == 1, "this end to give it up", timeout=90)
+        child.send_signal(signal.SIGINT)
+        output, _ = child.communicate(timeout=30)
+    lines = [json.loads(line) for line in output.splitlines()]
+    closing = lines[-1]["fleet"]
+    assert (closing["answered"], closing["failed"]) == (1, 1)
+    assert closing["reasons"][0]["nodes"] == machines.addresses[-1]
+    assert closing["reasons"][0]["reason"] == ("the connection was lost: nothing was heard for 5 s")
+    assert lines[1]["count"] >= 2 * 50  # both machines are this one: each has seen all
+
+
+def connections(pid: int) -> int:
+    """The number of ssh that a process has started."""
+    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
 
 
 def session_server(pid: int) -> int:

@@ -25,7 +25,7 @@ __all__ = ("fleet",)
 _EVENTS = ("trace", "spans")
 _AGGREGATIONS = ("count", "hist", "stats", "latency")
 _REDRAW_SECONDS = 1.0
-_SILENCE = 60.0  # seconds after which a machine takes this end for dead
+_BEATS = 6  # in the time of --silence
 _DIGITS = 7  # of --top, at most
 
 # \b keeps click from filling the paragraphs below it.
@@ -61,6 +61,14 @@ usdt fleet --nodes 'web[1-400]' --clean
     show_default=True,
     metavar="DURATION",
     help="Give up on machines that do not start, or end, in this time.",
+)
+@click.option(
+    "--silence",
+    type=Seconds(1),
+    default=30.0,
+    show_default=True,
+    metavar="DURATION",
+    help="Take a connection for lost if nothing comes through for this time, at both ends.",
 )
 @click.option(
     "--update",
@@ -220,7 +228,8 @@ class _Run:
             "size": len(self.app.content),
             "command": self.command.words,
             "clean": self.values["clean"],
-            "patience": _SILENCE,
+            "patience": self.values["silence"],
+            "beat": self.values["silence"] / _BEATS,
         }
         fanout = min(self.values["fanout"], most_at_once())
         if fanout < len(self.machines):
@@ -232,6 +241,8 @@ class _Run:
             fanout,
             self.values["timeout"],
             self.command.duration,
+            self.values["silence"],
+            self.values["silence"] / _BEATS,
         )
 
     def _take(self, host: str, found: dict[str, Any]) -> None:

@@ -11,7 +11,9 @@ import logging
 import math
 import os
 import resource
+import signal
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +35,9 @@ __all__ = ("Connection", "most_at_once", "reach")
 
 _TICK = 0.1  # seconds
 _CHUNK = 1 << 16  # bytes of the toolkit that wait for one machine
-_FILES = 3  # descriptors of a machine
+_FILES = 4  # descriptors of a machine
 _OWN_FILES = 64  # descriptors for all else
-_BEAT = 10.0  # seconds between two bytes for each far end
+_DEAF = 1.0  # seconds without a look at the machines
 _PATIENCE = 1.5  # seconds from ^C until connections are cut
 
 
@@ -50,6 +52,8 @@ class Connection:
         fanout: machines that are connected at a time.
         timeout: seconds for a machine to start, and to end after its duration.
         duration: seconds that the command runs; infinite if it has no limit.
+        silence: seconds without a byte after which the other end is taken for lost.
+        beat: seconds between two bytes for each far end.
     """
 
     template: Sequence[str]
@@ -58,6 +62,8 @@ class Connection:
     fanout: int
     timeout: float
     duration: float
+    silence: float
+    beat: float
 
 
 class _Client(ExecClient):
@@ -74,7 +80,14 @@ class _Client(ExecClient):
         self.streams.set_stream(self.worker.SNAME_STDERR, process.stderr, E_READ)
         self.streams.set_stream(self.worker.SNAME_STDOUT, process.stdout, E_READ)
         self.streams.set_stream(self.worker.SNAME_STDIN, process.stdin, E_WRITE, retain=False)
+        self.worker.eh.opened(process.stdin)
         return process
+
+    def _close(self, abort: bool, timeout: bool) -> None:  # noqa: FBT001 - ClusterShell's signature
+        if abort and self.popen.poll() is None:  # with what a template has started
+            with contextlib.suppress(OSError):
+                os.killpg(self.popen.pid, signal.SIGKILL)
+        super()._close(abort, timeout)
 
     def _handle_read(self, sname: str) -> None:
         # Bytes as they come: ClusterShell's own lines have no limit.
@@ -93,31 +106,64 @@ class _Link:
     def __init__(self, machine: Machine, connection: Connection) -> None:
         self.machine = machine
         self.started = math.inf
+        self.heard = math.inf
         self._connection = connection
+        self._pulse = -1  # a descriptor of the standard input of the process
+        self._lock = threading.Lock()  # for it: a thread writes, and another closes
         self._left = memoryview(b"")
         self._queued = 0
         words = transport_words(connection.template, machine.name, connection.command)
         self.worker = _Worker(machine.name, self, command=words, stderr=True)
 
-    def late(self, now: float) -> str:
-        """Return why the machine is given up now, or ""."""
-        limit = self._connection.timeout
-        if self.machine.state is State.ASKED and now > self.started + limit:
-            return f"no answer within {limit:g} s"
-        if now > self.started + limit + self._connection.duration:
-            return f"not ended {limit:g} s after its time"
-        return ""
+    def look(self, now: float) -> None:
+        """Give the machine up if it is late, or lost."""
+        limit, silence = self._connection.timeout, self._connection.silence
+        state = self.machine.state
+        if state is State.RUNNING and now > self.heard + silence:
+            reason = f"the connection was lost: nothing was heard for {silence:g} s"
+            self.give_up(reason, State.FAILED)
+        elif state is State.ASKED and now > self.started + limit:
+            self.give_up(f"no answer within {limit:g} s")
+        elif now > self.started + limit + self._connection.duration:
+            self.give_up(f"not ended {limit:g} s after its time")
+
+    def give_up(self, reason: str, state: State = State.LATE) -> None:
+        """End the process; what has come stays."""
+        self.machine.give_up(reason, state)
+        self.hang_up()
+        self.worker.abort()
+
+    def end(self) -> None:
+        """Let the far end's program see the end of its standard input."""
+        if self.started == math.inf:
+            self.give_up("not asked: interrupted before", State.FAILED)
+        else:
+            self.hang_up()
+            self.worker.set_write_eof()
 
     def send_app(self) -> None:
         """Send the toolkit."""
         self._left = memoryview(self._connection.app)
         self._send()
 
+    def opened(self, number: int) -> None:
+        """Note the standard input of the process."""
+        self._pulse = os.dup(number)
+
     def beat(self) -> None:
-        """Let the far end hear that somebody is here."""
-        if self.machine.state is State.RUNNING:
-            self._queued += 1
-            self.worker.write(b"\n")
+        """Let the far end hear that somebody is here; called by another thread."""
+        with self._lock:
+            # The toolkit has been sent before: no other thread writes now.
+            if self._pulse >= 0 and self.machine.state is State.RUNNING:
+                with contextlib.suppress(OSError):
+                    os.write(self._pulse, b"\n")
+
+    def hang_up(self) -> None:
+        """Give up what beat() writes to. Idempotent."""
+        with self._lock:
+            number, self._pulse = self._pulse, -1
+            if number >= 0:
+                os.close(number)
 
     def _send(self) -> None:
         part, self._left = self._left[:_CHUNK], self._left[_CHUNK:]
@@ -127,6 +173,7 @@ class _Link:
 
     def take(self, stream: str, data: bytes) -> None:
         """Take what the machine has sent."""
+        self.heard = time.monotonic()
         if stream == self.worker.SNAME_STDOUT:
             self.machine.output(data)
         else:
@@ -149,11 +196,41 @@ class _Link:
 
     def ev_hup(self, _worker: object, _node: str, status: int) -> None:
         """Note the status of the process."""
+        self.hang_up()
         self.machine.close(status)
 
     def ev_close(self, *_: object) -> None:
         """Note the end of the process, if it was killed."""
+        self.hang_up()
         self.machine.close(None)
+
+
+class _Heart(threading.Thread):
+    """Writes to all far ends at regular times, also while the main thread writes to a slow reader.
+
+    A context manager.
+    """
+
+    def __init__(self, links: Sequence[_Link], beat: float) -> None:
+        super().__init__(daemon=True)
+        self._links = links
+        self._beat = beat
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Write until it is stopped."""
+        while not self._stopped.wait(self._beat):
+            for link in self._links:
+                link.beat()
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self.join()
+        for link in self._links:
+            link.hang_up()
 
 
 class _Clock:
@@ -164,7 +241,7 @@ class _Clock:
         self._stop = stop
         self._tick = tick
         self._cut = math.inf
-        self._beat = time.monotonic()
+        self._seen = time.monotonic()
 
     def ev_timer(self, _timer: object) -> None:
         """Look for ^C, late machines, and what is to be shown."""
@@ -172,29 +249,17 @@ class _Clock:
         if self._cut == math.inf and self._stop():
             self._cut = now + _PATIENCE
             for link in self._links:
-                self._end(link)
+                link.end()
+        deaf = now - self._seen
+        self._seen = now
         for link in self._links:
-            if not link.machine.ended:
-                self._look(link, now)
-        if self._cut == math.inf and now > self._beat + _BEAT:
-            self._beat = now
-            for link in self._links:
-                link.beat()
+            if deaf > _DEAF:  # this end was busy, or stopped: nothing could be heard
+                link.heard += deaf
+            if not link.machine.ended and now > self._cut:
+                link.give_up("still running after ^C")
+            elif not link.machine.ended:
+                link.look(now)
         self._tick()
-
-    def _end(self, link: _Link) -> None:
-        # The far end's program sees the end of its standard input.
-        if link.started == math.inf:
-            link.machine.give_up("not asked: interrupted before", State.FAILED)
-            link.worker.abort()
-        else:
-            link.worker.set_write_eof()
-
-    def _look(self, link: _Link, now: float) -> None:
-        reason = "still running after ^C" if now > self._cut else link.late(now)
-        if reason:
-            link.machine.give_up(reason)
-            link.worker.abort()
 
 
 def most_at_once() -> int:
@@ -232,6 +297,7 @@ def reach(
         task.schedule(link.worker)
     task.timer(_TICK, _Clock(links, stop, tick), interval=_TICK, autoclose=True)
     try:
-        task.run()
+        with _Heart(links, connection.beat):
+            task.run()
     finally:
         task.abort(kill=True)

@@ -3,10 +3,11 @@
 Its source travels on the command line, so that it imports the standard library only. It speaks on
 standard output, in lines that begin with ``usdt-fleet`` and a word that only this run knows; all
 other lines are the command's. The end of standard input, or a long silence there, ends the command:
-whoever asked has gone.
+whoever asked has gone. Nothing here waits for a reader without hearing standard input.
 
     need          the machine has no copy of the toolkit; it comes on standard input
     run           the command starts
+    alive         the command runs on; nothing else was to be said for a while
     exit STATUS   the command has ended, and its output is complete
     fail REASON   the command cannot be started
     clean N       N copies were removed
@@ -15,6 +16,7 @@ whoever asked has gone.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -30,7 +32,10 @@ from typing import Any, NoReturn
 __all__ = ("main",)
 
 _GRACE = 1.0  # seconds for a command to end after SIGINT, before SIGKILL
+_FAREWELL = 1.0  # seconds for a reader to take what is left once the command has ended
 _BLOCK = 65536
+_KEPT = 4  # copies of other versions
+_UNUSED = 30 * 86400  # seconds after which a copy goes that no run has used
 
 
 class _NotStarted(Exception):  # noqa: N818 - it says what is wrong
@@ -42,9 +47,10 @@ def main(text: str) -> NoReturn:
 
     Args:
         text: a JSON object. ``word`` marks our lines; ``digest`` (SHA-256) and ``size`` are
-            those of the toolkit; ``command`` is the command, a list of words; ``patience``
-            is how many seconds standard input may be silent; ``clean`` asks to remove copies
-            instead.
+            those of the toolkit; ``command`` is the command, a list of words, and ``printed``
+            is true if its results are what it prints, not what it writes to the file of -o;
+            ``patience`` is how many seconds standard input may be silent, and ``beat`` how
+            many seconds we may be; ``clean`` asks to remove copies instead.
     """
     request = json.loads(text)
     word = request["word"]
@@ -52,13 +58,14 @@ def main(text: str) -> NoReturn:
     try:
         if request.get("clean"):
             _say(word, f"clean {_clean()}")
+            _say(word, "exit 0")
             status = 0
         else:
-            path = _received(word, request)
+            path, kept = _received(word, request)
             _say(word, "run")
             argv = [sys.executable, "-I", "-S", str(path), *request["command"]]
-            status = _supervised(argv, request["patience"])
-        _say(word, f"exit {status}")
+            status = _Supervisor(argv, request).run()
+            os.close(kept)
     except _NotStarted as err:
         _say(word, f"fail {err}")
     except OSError as err:
@@ -115,18 +122,29 @@ def _cache() -> Path:
     raise _NotStarted("no folder for the toolkit: " + "; ".join(reasons))
 
 
-def _received(word: str, request: dict[str, Any]) -> Path:
-    # Returns the path of the copy, which is asked for if there is none.
-    digest, size = request["digest"], request["size"]
+def _received(word: str, request: dict[str, Any]) -> tuple[Path, int]:
+    # Returns the path of the copy, which is asked for if there is none, and its descriptor with a
+    # lock: other runs do not remove a copy that is in use.
+    digest = request["digest"]
     folder = _cache()
     path = folder / f"usdt-{digest}.pyz"
-    if _digest_of(path) == digest:
-        return path
-    _say(word, "need")
-    content = _read(size)
+    if (kept := _opened(path, digest)) < 0:
+        _say(word, "need")
+        _receive(path, request)
+        _prune(folder, path)
+        if (kept := _opened(path, digest)) < 0:
+            raise _NotStarted(f"{path}: it was changed while it was written")
+    os.utime(kept)  # used now
+    return path, kept
+
+
+def _receive(path: Path, request: dict[str, Any]) -> None:
+    # Writes the copy that comes on standard input, whole or not at all.
+    digest, size = request["digest"], request["size"]
+    content = _read(size, request["patience"])
     if hashlib.sha256(content).hexdigest() != digest:
         raise _NotStarted(f"the toolkit has arrived damaged: {size} bytes with another hash")
-    partial = folder / f".usdt-{digest}.{os.getpid()}.{time.monotonic_ns()}"
+    partial = path.parent / f".usdt-{digest}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(number, "wb") as file:
@@ -136,31 +154,61 @@ def _received(word: str, request: dict[str, Any]) -> Path:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
-    return path
 
 
-def _digest_of(path: Path) -> str:
-    # The hash of a file of ours that nobody else can write; "" if it is not one.
+def _opened(path: Path, digest: str) -> int:
+    # A locked descriptor of a file of ours that nobody else can write, with this hash; -1 if it is
+    # not one.
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return ""
-    with os.fdopen(number, "rb") as file:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode) or not _owned(status):
-            return ""
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return -1
+    status = os.fstat(number)
+    if stat.S_ISREG(status.st_mode) and _owned(status):
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with os.fdopen(number, "rb", closefd=False) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == digest:
+                return number
+    os.close(number)
+    return -1
 
 
-def _read(size: int) -> bytes:
+def _read(size: int, patience: float) -> bytes:
     parts = []
+    poller = select.poll()
+    poller.register(0, select.POLLIN)
     while size:
-        part = os.read(0, min(size, _BLOCK))
+        part = os.read(0, min(size, _BLOCK)) if poller.poll(patience * 1000) else b""
         if not part:
             raise _NotStarted("the connection closed before the toolkit had arrived")
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
+
+
+def _prune(folder: Path, newest: Path) -> None:
+    # Removes copies that nobody has used for long, and all but the few that were used last.
+    used: list[tuple[float, Path]] = []
+    for path in [*folder.glob("usdt-*.pyz"), *folder.glob(".usdt-*")]:
+        with contextlib.suppress(OSError):
+            if path != newest:
+                used.append((path.lstat().st_mtime, path))
+    long_ago = time.time() - _UNUSED
+    for number, (when, path) in enumerate(sorted(used, reverse=True)):
+        if when < long_ago or number >= _KEPT:
+            with contextlib.suppress(OSError):
+                _remove_unused(path)
+
+
+def _remove_unused(path: Path) -> None:
+    # Raises an OSError if another run holds the lock.
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(number)
 
 
 def _clean() -> int:
@@ -178,69 +226,119 @@ def _clean() -> int:
 # ------------------------------------------------------------ the command
 
 
-def _supervised(argv: list[str], patience: float) -> int:
-    # Runs the command until it ends, or standard input does or is silent for too long; returns its
-    # status as in a shell. Its results come through a pipe: what a program that it starts prints
-    # must not be among them.
-    results, to_us = os.pipe()
-    child = subprocess.Popen(
-        [*argv, "-o", f"/dev/fd/{to_us}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-        pass_fds=(to_us,),
-    )
-    os.close(to_us)
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: child.send_signal(signal.SIGINT))
-    ended = os.pidfd_open(child.pid)
-    try:
-        if not _until_end(results, ended, patience):
-            child.send_signal(signal.SIGINT)
-            if not _until_end(results, ended, _GRACE, heard=False):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-        status = child.wait()
-        _pass_on(results)
-    finally:
-        os.close(ended)
-        os.close(results)
-    return status if status >= 0 else 128 - status
+class _Supervisor:
+    # The command, and the way of its results to standard output: through a pipe of their own,
+    # because what a program that it starts prints must not be among them.
+    def __init__(self, argv: list[str], request: dict[str, Any]) -> None:
+        self._word: str = request["word"]
+        self._patience: float = request["patience"]
+        self._beat: float = request["beat"]
+        self._results, to_us = os.pipe()
+        printed = request.get("printed", False)
+        self._child = subprocess.Popen(
+            argv if printed else [*argv, "-o", f"/dev/fd/{to_us}"],
+            stdin=subprocess.DEVNULL,
+            stdout=to_us if printed else subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=() if printed else (to_us,),
+        )
+        os.close(to_us)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self._child.send_signal(signal.SIGINT))
+        self._ended = os.pidfd_open(self._child.pid)
+        os.set_blocking(1, False)
+        os.set_blocking(self._results, False)
+        self._spoken = time.monotonic()
+        self._waiting = b""  # for the reader
+        self._whole = True  # whether the last line that was read is whole
+        self._open = True  # whether results may come
+        self._gone = False  # whether nobody reads
+        self._patient = True  # whether a slow reader is waited for
 
+    def run(self) -> int:
+        # Runs the command until it ends, or standard input does or is silent for too long; returns
+        # its status as in a shell, which is the last line.
+        try:
+            if not self._until_end(self._patience):
+                self._child.send_signal(signal.SIGINT)
+                if not self._until_end(_GRACE, heard=False):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(self._child.pid, signal.SIGKILL)
+            number = self._child.wait()
+            status = number if number >= 0 else 128 - number
+            self._pass_on_the_rest()
+            self._waiting += b"" if self._whole else b"\n"
+            self._waiting += f"usdt-fleet {self._word} exit {status}\n".encode()
+            self._open = False
+            self._pass_on_the_rest()
+        finally:
+            os.close(self._ended)
+            os.close(self._results)
+        return status
 
-def _until_end(results: int, ended: int, seconds: float, *, heard: bool = True) -> bool:
-    # Passes results on until the process has ended. Returns False if before that the seconds have
-    # passed. If standard input is heard, each byte there starts them anew, and its end ends them.
-    poller = select.poll()
-    for number in (results, ended, *((0,) if heard else ())):
-        poller.register(number, select.POLLIN)
-    due = time.monotonic() + seconds
-    while (left := due - time.monotonic()) > 0:
-        ready = {number for number, _ in poller.poll(left * 1000)}
-        if results in ready and not _passed_on(results):
-            poller.unregister(results)
-        if ended in ready:
-            return True
-        if 0 in ready:
-            due = time.monotonic() + seconds if os.read(0, _BLOCK) else 0.0
-    return False
+    def _until_end(self, seconds: float, *, heard: bool = True) -> bool:
+        # Passes results on until the command has ended. Returns False if before that the seconds
+        # have passed, or the reader has gone. If standard input is heard, each byte there starts
+        # the seconds anew, and its end ends them.
+        due = time.monotonic() + seconds
+        while (left := due - time.monotonic()) > 0:
+            ready = self._ready(min(left, self._beat), self._ended, *((0,) if heard else ()))
+            self._pass_on(ready)
+            if self._ended in ready:
+                return True
+            if 0 in ready:
+                if not os.read(0, _BLOCK):
+                    return False
+                due = time.monotonic() + seconds
+            if self._gone and heard:
+                return False
+            if time.monotonic() > self._spoken + self._beat and self._whole and not self._waiting:
+                self._waiting = f"usdt-fleet {self._word} alive\n".encode()
+        if heard:  # after such a silence a reader that does not take all at once has gone
+            self._patient = False
+            self._pass_on(set())
+        return False
 
+    def _ready(self, seconds: float, *heard: int) -> set[int]:
+        # Waits until there is something to do; returns the descriptors.
+        poller = select.poll()
+        for number in heard:
+            poller.register(number, select.POLLIN)
+        if self._waiting and not self._gone:
+            poller.register(1, select.POLLOUT)
+        elif self._open:
+            poller.register(self._results, select.POLLIN)
+        return {number for number, _ in poller.poll(seconds * 1000)}
 
-def _passed_on(results: int) -> bool:
-    # Writes a block of results; returns False at their end.
-    data = memoryview(os.read(results, _BLOCK))
-    found = bool(data)
-    while data:
-        data = data[os.write(1, data) :]
-    return found
+    def _pass_on(self, ready: set[int]) -> None:
+        # Reads a block of results, and writes what the reader takes of it.
+        if self._results in ready:
+            self._waiting = os.read(self._results, _BLOCK)
+            self._open = bool(self._waiting)
+            self._whole = self._waiting.endswith(b"\n") if self._open else self._whole
+        if self._waiting and not self._gone:
+            try:
+                self._waiting = self._waiting[os.write(1, self._waiting) :]
+                self._spoken = time.monotonic()
+            except BlockingIOError:
+                pass  # the reader is slow
+            except OSError:
+                self._gone = True
+            self._gone = self._gone or bool(self._waiting and not self._patient)
 
-
-def _pass_on(results: int) -> None:
-    # Writes what is left; a program that the command has left behind may keep the pipe open.
-    os.set_blocking(results, False)
-    with contextlib.suppress(BlockingIOError):
-        while _passed_on(results):
-            pass
+    def _pass_on_the_rest(self) -> None:
+        # Nothing is cut as long as somebody is there, however slowly it reads. A program that the
+        # command has left behind may keep the pipe open: results that are not there do not count.
+        due = time.monotonic() + self._patience
+        heard: tuple[int, ...] = (0,)
+        while not self._gone and (left := due - time.monotonic()) > 0:
+            ready = self._ready(left, *heard) if self._waiting else self._ready(0)
+            if not (self._waiting or self._results in ready):
+                return
+            self._pass_on(ready)
+            if 0 in ready:
+                heard = heard if os.read(0, _BLOCK) else ()
+                due = time.monotonic() + (self._patience if heard else _FAREWELL)
 
 
 if __name__ == "__main__":

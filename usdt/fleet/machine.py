@@ -180,6 +180,8 @@ class Machine:
             self.on_need()
         elif what == "run" and self.state is State.ASKED:
             self.state = State.RUNNING
+        elif what == "alive" and self.state is State.RUNNING:
+            pass
         elif what == "fail":
             self._said = printable(rest)
         elif what == "exit" and rest.isdecimal() and len(rest) < 4:
