@@ -93,6 +93,18 @@ def test_what_is_nested_too_deeply_is_counted_and_still_ends() -> None:
     assert "8 starts nested deeper than 16: not measured" in found.tool.errors
 
 
+def test_starts_without_an_end_keep_no_pair_from_being_measured() -> None:
+    with program("loop", "-n", 40) as loop:
+        loop.wait_ready()
+        words = ("loop:hit(arg0 < 39)", "loop:hit(arg0 == 39)", "--at-start", "--by", "arg0")
+        with aggregating("latency", "-p", loop.pid, *words) as tool:
+            loop.fire()
+            loop.fire()
+            found = stopped(tool)
+    assert (found.one["count"], found.one["key"]) == (2, {"arg0": 38})
+    assert found.pairs == {"unfinished": 2 * 38, "unmatched": 0, "deep": 0}
+
+
 def test_an_end_that_never_comes_and_one_that_never_began() -> None:
     with program("args", "-n", 12) as args:
         args.wait_ready()

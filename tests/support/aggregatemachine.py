@@ -40,7 +40,7 @@ _TABLES = 5 << 48  # where values lie: far below the machine's own areas
 _ROOM = 1 << 12
 _NOEXIST = 1
 _NO_ENTRY, _NO_ROOM, _EXISTS = -2, -7, -17
-_ATOMIC, _FETCH, _CMPXCHG = 0xDB, 0x01, 0xF1
+_ATOMIC, _FETCH, _XCHG, _CMPXCHG = 0xDB, 0x01, 0xE1, 0xF1
 _ALL = (1 << 64) - 1
 
 
@@ -139,6 +139,10 @@ class AggregateMachine(Machine):
         value = self._read(insn.src)
         if insn.immediate == _FETCH:
             self._put(address, ((old + value) & _ALL).to_bytes(8, "little"))
+            self._registers[insn.src] = old
+            return
+        if insn.immediate == _XCHG:
+            self._put(address, value.to_bytes(8, "little"))
             self._registers[insn.src] = old
             return
         assert insn.immediate == _CMPXCHG

@@ -309,10 +309,16 @@ def test_an_interval_has_keys_of_its_own() -> None:
 # ---------------------------------------------------------------- pairs
 
 
-def pairs(*, key: str = "tid", keys: str | None = None, **more: Any) -> Programs:
+def pairs(
+    *, key: str = "tid", keys: str | None = None, at_start: bool = False, **more: Any
+) -> Programs:
     """Programs of a start and an end, 10 nanoseconds from one look at the clock to the next."""
     aggregation = Aggregation(
-        stats=True, buckets=Linear(0, 1000, 10), pair=parse_keys(key, "--key"), keys=by(keys)
+        stats=True,
+        buckets=Linear(0, 1000, 10),
+        pair=parse_keys(key, "--key"),
+        keys=by(keys),
+        at_start=at_start,
     )
     return on(NUMBER, aggregation, "p:start", "p:end", step=10, **more)
 
@@ -350,13 +356,29 @@ def test_nested_starts_end_from_the_inside(atomics: bool) -> None:
 
 
 @pytest.mark.parametrize("atomics", [True, False])
-def test_what_is_nested_too_deeply_is_not_measured(atomics: bool) -> None:
+def test_of_what_is_nested_too_deeply_the_innermost_is_measured(atomics: bool) -> None:
     programs = pairs(atomics=atomics)
     for index in [0] * 20 + [1] * 19:
         programs.hit(index)
-    assert programs.values()[()].count == 15
-    assert programs.odd == (0, 4)
+    found = programs.values()[()]
+    assert (found.count, found.min, found.max) == (16, 10, 310)
+    assert programs.odd == (0, 3)
     assert programs.depths() == [1]
+
+
+@pytest.mark.parametrize("atomics", [True, False])
+@pytest.mark.parametrize("key", ["tid", "arg1"])
+@pytest.mark.parametrize("keys", [None, "arg1 % 2"])
+def test_starts_without_an_end_keep_no_pair_from_being_measured(
+    atomics: bool, key: str, keys: str | None
+) -> None:
+    programs = pairs(key=key, keys=keys, at_start=keys is not None, atomics=atomics)
+    for index in [0] * 30 + [0, 1] * 5:
+        programs.hit(index, registers(rax=1))
+    (found,) = programs.values().values()
+    assert (found.count, found.min, found.max) == (5, 10, 10)
+    assert programs.odd == (0, 0)
+    assert programs.depths() == [30]
 
 
 @pytest.mark.parametrize("atomics", [True, False])

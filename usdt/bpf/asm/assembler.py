@@ -30,6 +30,7 @@ _PSEUDO_FUNC = 4
 _GOTO = 0x05
 _EXIT = 0x95
 _FETCH = 0x01  # BPF_FETCH, with BPF_ADD, which is 0
+_XCHG = 0xE1
 _CMPXCHG = 0xF1
 _PSEUDO_KFUNC_CALL = 2
 _JUMP_RANGE = 1 << 15
@@ -132,6 +133,10 @@ class Assembler:
     def fetch_add(self, base: Reg, offset: int, value: Reg) -> None:
         """``value = atomic_fetch_add(base + offset, value)`` (Linux 5.12, commit 5ca419f2864a)."""
         self._insns.append(encode(0xDB, base, value, offset, _FETCH))
+
+    def exchange(self, base: Reg, offset: int, value: Reg) -> None:
+        """``value = xchg(base + offset, value)`` (Linux 5.12, commit 5ffa25502b5a)."""
+        self._insns.append(encode(0xDB, base, value, offset, _XCHG))
 
     def compare_exchange(self, base: Reg, offset: int, value: Reg) -> None:
         """``r0 = cmpxchg(base + offset, r0, value)`` (Linux 5.12, commit 5ffa25502b5a)."""

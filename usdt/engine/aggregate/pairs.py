@@ -39,7 +39,7 @@ class UnpairedCounts:
     Attributes:
         unfinished: starts without an end.
         unmatched: ends without a start.
-        deep: starts nested too deeply to be measured.
+        deep: ends whose start one nested too deeply in it had replaced.
     """
 
     unfinished: int

@@ -199,7 +199,7 @@ class _VariantEmitter:
                 pairs = self._pairs()
                 pairs.end()
                 self._add()
-                pairs.count_unmatched()
+                pairs.count_unpaired()
             case _:
                 assert_never(role)
 

@@ -1,8 +1,11 @@
 """Code that matches starts and ends: a stack of the starts in progress for each key.
 
-The starts of a key form a stack because functions may be recursive. It has 16 entries; starts
-nested deeper are counted, but not measured. The depth changes atomically if the kernel supports it,
-as threads may share a key. A key is removed with its last start.
+The starts of a key form a stack because functions may be recursive. Its latest 16 are kept: a start
+at depth d has entry d mod 16, and an end empties the entry of its start. An end that finds the
+entry empty is that of a start which a deeper one replaced. So starts without an end, as a function
+that fails may leave them, never keep later pairs from being measured. The depth and the entries
+change atomically if the kernel supports it, as threads may share a key. A key is removed with its
+last start.
 
 If the key is the thread, an array comes first: a thread takes its place there, if it is free, with
 its first start, and leaves it with its last. While another thread has the place, its starts are in
@@ -49,11 +52,11 @@ __all__ = (
 
 STARTS = "starts"  # hash by the pair's key: u64 depth, then u64 time, or time and group, of each
 PLACES = "places"  # array: a value of STARTS, then u64 the thread that has the place, or 0
-UNPAIRED = "odd"  # array of two entries: u64 ends without a start, u64 starts nested too deeply
+UNPAIRED = "odd"  # array of two entries: u64 ends without a start, u64 ends of a replaced start
 UNMATCHED, TOO_DEEP = 0, 8  # offsets in the entry COUNTS
 COUNTS, GATE = range(2)  # entries of UNPAIRED; GATE: u64 that is not 0 while the gate is open
 THREADS = 1 << 11  # entries of PLACES
-NESTED = 16  # maximum starts kept for one key
+NESTED = 16  # maximum starts kept for one key; a power of two
 _TIME, _GROUP = 8, 16  # offsets in a value, of its first start
 _NOEXIST = 1  # BPF_NOEXIST
 
@@ -93,6 +96,7 @@ class PairEmitter:
         self.owner = start_size(grouped=grouped)  # offset in an entry of PLACES
         self.lost = lost
         self.unmatched = asm.new_label("unmatched")
+        self.replaced = asm.new_label("replaced")
 
     def start(self, find_group: Callable[[], None] | None) -> None:
         """Emit the code of a start.
@@ -105,7 +109,7 @@ class PairEmitter:
         self._pass_gate()
         if find_group is not None:
             find_group()
-        deep, nested = asm.new_label("deep"), asm.new_label("nested")
+        nested = asm.new_label("nested")
         self.key.write(0, intervals=False)
         if self.places:
             self._take_place(nested)
@@ -119,14 +123,12 @@ class PairEmitter:
         asm.call(Helper.KTIME_GET_NS)
         asm.store(R10, READ_SLOT, R0)
         emit_fetch_add(asm, R8, 1, atomics=self.atomics)
-        asm.jump(Jump.GT, R1, NESTED - 1, deep)
         self._add_place(R1)
         asm.load(R1, R10, READ_SLOT)
         asm.store(R8, _TIME, R1)
         if self.grouped:
             asm.store(R8, _GROUP, R7)
         asm.goto(EXIT)
-        self._count(deep, TOO_DEEP)
 
     def end(self) -> None:
         """Emit the code that leaves the time since the last start in r7, and its group in r8."""
@@ -147,13 +149,10 @@ class PairEmitter:
         emit_fetch_add(asm, R8, 1, atomics=self.atomics)
         asm.goto(self.unmatched)
         asm.label(taken)
-        asm.jump(Jump.GT, R1, NESTED, EXIT)  # counted at its start
         asm.mov(R2, R1)
         asm.add(R2, -1)
-        asm.jump(Jump.GT, R2, NESTED - 1, EXIT)  # never taken; gives the verifier the bound
         self._add_place(R2)
-        asm.load(R3, R8, _TIME)
-        asm.alu(Alu.SUB, R7, R3)
+        self._take_start()
         if self.grouped:
             asm.load(R8, R8, _GROUP)
         asm.jump(Jump.NE, R1, 1, measured)
@@ -166,10 +165,14 @@ class PairEmitter:
             asm.label(hashed)
         emit_map_call(asm, Helper.MAP_DELETE_ELEM, STARTS, self.key.base)
         asm.label(measured)
+        asm.load(R3, R10, KEY_SLOT)
+        asm.jump(Jump.EQ, R3, 0, self.replaced)
+        asm.alu(Alu.SUB, R7, R3)
 
-    def count_unmatched(self) -> None:
+    def count_unpaired(self) -> None:
         """Emit the code, behind that of the end, that counts an end without a start."""
         self._count(self.unmatched, UNMATCHED)
+        self._count(self.replaced, TOO_DEEP)
 
     def _pass_gate(self) -> None:
         self._find_unpaired(GATE)
@@ -233,8 +236,20 @@ class PairEmitter:
         if not self.grouped:
             asm.jump(Jump.EQ, R0, 0, EXIT)
 
+    def _take_start(self) -> None:
+        # Moves the time of the start at r8 to KEY_SLOT, and leaves 0 there.
+        asm = self.asm
+        if self.atomics and not self.places:  # a thread's starts are its own
+            asm.mov(R3, 0)
+            asm.exchange(R8, _TIME, R3)
+        else:
+            asm.load(R3, R8, _TIME)
+            asm.store(R8, _TIME, 0)
+        asm.store(R10, KEY_SLOT, R3)
+
     def _add_place(self, index: Reg) -> None:
         # Adds the offset of a start, of which ``index`` are below it, to the address in r8.
+        self.asm.alu(Alu.AND, index, NESTED - 1)
         self.asm.alu(Alu.LSH, index, 4 if self.grouped else 3)
         self.asm.add(R8, index)
 
