@@ -331,12 +331,6 @@ def test_what_is_not_there(words: tuple[str, ...], reason: str) -> None:
     assert reason in one_error(run_usdt("trace", *words, "ints:*"))
 
 
-def test_a_cgroup_without_processes_has_no_files() -> None:
-    with cgroup() as place:
-        done = run_usdt("trace", "--cgroup", place, "/usr/bin/env:a:b")
-        assert "no process is in it" in one_error(done)
-
-
 def test_a_machine_without_cgroups_of_version_2(tmp_path: Path) -> None:
     shell = f"umount -l '{mounted()}' && exec \"$@\""
     before = (need_program("unshare", "util-linux"), "-m", "/bin/sh", "-c", shell, "sh")

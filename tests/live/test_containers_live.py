@@ -110,8 +110,12 @@ def test_perf_maps_are_those_of_the_container(shop: Container) -> None:
 
 
 def test_what_is_not_in_the_container(shop: Container) -> None:
-    done = run_usdt("trace", "--container", shop.name, "usr/bin/env:a:b")
-    assert "usr/bin/env: no such file in the mount namespace of process" in one_error(done)
+    done = run_usdt("trace", "--container", shop.name, "usr/bin/app:a:b")
+    assert "/usr/bin/app: no probe a:b" in one_error(done)
+    with tracing("--container", shop.name, "usr/bin/env:a:b") as tool:
+        said = tool.wait_error("waiting for a process in --container")
+        assert said.startswith("/usr/bin/env: no such file in the mount namespace of process ")
+        assert not tool.stop()
 
 
 def test_a_listing_names_the_container(shop: Container) -> None:

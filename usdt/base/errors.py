@@ -8,7 +8,8 @@
     ├── ElfError (ValueError)        a file that is not ELF, or damaged
     ├── BtfError (ValueError)        damaged BTF, or a type that is not in it or cannot be shown
     ├── ProbeNotFound (LookupError)  no probe matches
-    └── TargetError (LookupError)    no such process, program, library or file
+    └── TargetError (LookupError)    no such process, program, library or file, or not reachable
+        └── TargetNotFound           it does not exist now; it may come
 
 A message names the object, what was tried, what was found and what to do.
 """
@@ -25,6 +26,7 @@ __all__ = (
     "ProbeNotFound",
     "SyscallError",
     "TargetError",
+    "TargetNotFound",
     "TracingError",
     "VerifierError",
 )
@@ -127,3 +129,7 @@ class ProbeNotFound(TracingError, LookupError):  # noqa: N818 - the field's word
 
 class TargetError(TracingError, LookupError):
     """No such process, program, library or file, or it cannot be reached."""
+
+
+class TargetNotFound(TargetError):  # noqa: N818 - the field's word for it
+    """No such process, program, library or file exists now."""

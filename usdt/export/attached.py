@@ -57,7 +57,10 @@ class Attachment:
         with contextlib.ExitStack() as stack:
             self.targets = attach_probes(stack, chosen, requests, session, options).targets
             self._resources = stack.pop_all()
-        self._files = {probe: _identity(probe) for probe in requests if _named_file(probe)}
+        # Where processes are given, a path is one of theirs, and the tracer looks for it.
+        anywhere = not (pids or targets.cgroups)
+        named = [probe for probe in requests if anywhere and _named_file(probe)]
+        self._files = {probe: _identity(probe) for probe in named}
 
     def update(self) -> Iterator[str]:
         """Attach in files that were replaced; yield messages."""

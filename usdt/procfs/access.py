@@ -9,7 +9,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import TargetError
+from usdt.base.errors import TargetError, TargetNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,12 +50,13 @@ def explain_errors(pid: int) -> Iterator[None]:
     """Turn an OSError of an access to /proc/PID into a TargetError that gives the reason.
 
     Raises:
-        TargetError: no such process, or not permitted.
+        TargetError: not permitted.
+        TargetNotFound: no such process.
     """
     try:
         yield
     except (FileNotFoundError, ProcessLookupError) as err:
-        raise TargetError(_absent(pid)) from err
+        raise TargetNotFound(_absent(pid)) from err
     except PermissionError as err:
         raise TargetError(_refusal(pid)) from err
     except OSError as err:

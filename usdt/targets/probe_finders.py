@@ -196,7 +196,9 @@ class FunctionFinder(_Finder):
     def find(self, file: TracedFile, session: BpfSession) -> FoundPoints:
         """Return the attach points of the functions that have what the keys name."""
         if not self.any_file:
-            return self._points(file, session)
+            points = self._points(file, session)
+            self.found = True
+            return points
         if not self._has(file):
             return FoundPoints()
         self.found = True

@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
-from usdt.base.errors import ElfError, TargetError
+from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TargetNotFound
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.procfs import namespaces, process
 from usdt.procfs.mapped_files import MapsPoller, file_identity, files_of_processes
@@ -28,8 +28,9 @@ from usdt.targets.search.target_files import resolve_target, resolve_targets
 from usdt.targets.traced_files import TracedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from usdt.base.errors import TracingError
     from usdt.engine.run.options import TargetOptions
     from usdt.engine.runtime.session import BpfSession
     from usdt.procfs.mapped_files import FileId
@@ -169,6 +170,9 @@ class TargetSet(Closeable):
             name: the argument; with processes, resolved in their mount namespaces.
             read: reads a file; its errors are raised, except about children found by ``follow``.
 
+        Returns:
+            With cgroups, nothing if no process in them has the file yet: see :meth:`named_again`.
+
         Raises:
             TargetError: there is no such file, or it cannot be read.
         """
@@ -189,21 +193,36 @@ class TargetSet(Closeable):
     def _named_in_cgroups(
         self, name: str, cgroups: CgroupTargets, read: Callable[[TracedFile], None]
     ) -> list[TracedFile]:
-        # A path is one of the container's, whose processes may be in several mount namespaces.
-        path = f"/{name}" if "/" in name and name[0] not in "/~" else name
+        # A process that has the file may start later; what is wrong with a file is an error.
         found: dict[FileId, TracedFile] = {}
-        failures: list[ElfError | TargetError] = []
+        failures: list[TracingError] = []
+        note = f"{cgroups.written}: no process is in it yet: waiting for one that has {name}"
         for pid in cgroups.processes():
             try:
-                file = self._named_file(path, pid)
+                file = self._named_file(_path_inside(name), pid)
                 read(file)
                 found.setdefault(file.identity, file)
-            except (ElfError, TargetError) as err:
+            except TargetNotFound as err:
+                note = f"{err}: waiting for a process in {cgroups.written} that has it"
+            except (ElfError, ProbeNotFound, TargetError) as err:
                 failures.append(err)
-        if not found and failures:
+        if failures and not found:
             raise failures[0]
-        if not found:
-            raise TargetError(f"{cgroups.written}: no process is in it, so {name} cannot be found")
+        if not found and note not in self._notices:
+            self._notices.append(note)
+        return list(found.values())
+
+    def named_again(self, name: str, files: Iterable[TracedFile]) -> list[TracedFile]:
+        """Return the files of a TARGET argument in the processes in cgroups that mapped ``files``.
+
+        Processes that have no such file, or have ended, are passed over.
+        """
+        found: dict[FileId, TracedFile] = {}
+        roots = {file.root_pid for file in files} if self._in_cgroups is not None else set()
+        for pid in sorted(roots):
+            with contextlib.suppress(TargetError):
+                file = self._named_file(_path_inside(name), pid)
+                found.setdefault(file.identity, file)
         return list(found.values())
 
     def _named_file(self, name: str, pid: int) -> TracedFile:
@@ -364,6 +383,11 @@ class TargetSet(Closeable):
     def loss_notes(self) -> list[str]:
         """Return messages about children that could not be followed."""
         return [] if self._follower is None else list(self._follower.loss_notes())
+
+
+def _path_inside(name: str) -> str:
+    # A path is one of the container's, with or without its first slash.
+    return f"/{name}" if "/" in name and name[0] not in "/~" else name
 
 
 def _mapped_anywhere() -> Iterator[TracedFile]:

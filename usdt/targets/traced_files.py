@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
@@ -44,13 +45,14 @@ class KnownFile:
     A search is for a process to attach in, or for all (0).
     """
 
-    __slots__ = ("attached", "file", "probes", "searched")
+    __slots__ = ("attached", "changed", "file", "probes", "searched")
 
     def __init__(self, file: TracedFile) -> None:
         self.file = file
         self.probes: Sequence[Probe] | None = None
         self.searched: set[tuple[object, int]] = set()
         self.attached = False
+        self.changed = _changed(file)
 
 
 class KnownFiles:
@@ -68,9 +70,16 @@ class KnownFiles:
             known = self._files[file.identity] = KnownFile(file)
         return known
 
-    def forget(self, file: TracedFile) -> None:
-        """Forget an earlier file with this identity, unless its probes are attached."""
-        if not self[file].attached:
+    def renew(self, file: TracedFile) -> None:
+        """Forget an earlier file with this identity, unless its probes are attached.
+
+        An attached file keeps its inode, and its file system the number of its device. Those of
+        others are used again, for example when a container ends and another one starts.
+        """
+        known = self._files.get(file.identity)
+        if known is None or known.attached:
+            return
+        if file.renewed or known.changed != _changed(file):
             del self._files[file.identity]
 
     def probes(self, file: TracedFile, *, named: bool = False) -> Sequence[Probe]:
@@ -94,3 +103,11 @@ class KnownFiles:
                     raise
                 known.probes = ()
         return known.probes
+
+
+def _changed(file: TracedFile) -> int:
+    # When the file's inode was last changed, in nanoseconds; 0 if it is gone.
+    try:
+        return os.stat(file.open_path).st_ctime_ns  # noqa: PTH116 - done for every mapped file
+    except OSError:
+        return 0

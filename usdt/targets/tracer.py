@@ -171,6 +171,10 @@ class Tracer(Closeable):
             path = finder.text.path
             if path is not None and not finder.any_file:
                 files = self._targets.named_files(path, finder.read)
+                if not files:  # no process of the cgroups has it yet, which a notice says
+                    finder.found = False
+                    found.append(files)
+                    continue
             elif path is not None and self._targets.scan_interval is None:
                 files = self._targets.files_by_pattern(path)
             else:
@@ -235,22 +239,34 @@ class Tracer(Closeable):
     def _attach_new(self, files: list[TracedFile]) -> None:
         before = self.attached
         for file in files:
-            if file.renewed:
-                self._files.forget(file)
+            self._files.renew(file)
         for finder in _in_attach_order(self._finders if files else ()):
-            if finder.any_file:
-                try:
+            try:
+                if finder.any_file:
                     self._attach(finder, files)
-                except LanguageError:
+                else:
+                    self._attach_named(finder, files)
+            except TracingError as err:
+                if isinstance(err, LanguageError) and finder.any_file:
                     continue  # the probe of this library has other arguments
-                except TracingError as err:
-                    if not self._targets.following:
-                        raise
-                    self.notices.append(f"not attached: {err}")  # perhaps not of a followed process
+                if not (self._targets.following or self._targets.cgroups):
+                    raise
+                self.notices.append(f"not attached: {err}")  # others may come that have the probe
         if self.attached > before:
             self.notices.append(
                 f"library loaded; now tracing {self.attached} site{'s' * (self.attached != 1)}"
             )
+
+    def _attach_named(self, finder: ProbeFinder, files: list[TracedFile]) -> None:
+        # In cgroups, a process has started or executes another program: in its mount namespace the
+        # probe's path may be that of another file.
+        named = self._targets.named_again(finder.text.path or "", files)
+        for file in named:
+            self._files.renew(file)
+        fresh = [one for one in named if (finder, one.pid) not in self._files[one].searched]
+        if fresh:
+            self._attach(finder, fresh)
+            finder.expect(fresh, self._targets.searched, more=False)
 
     def _check_missing(self) -> None:
         # A probe that was not found in time is an error, unless other probes are traced already:

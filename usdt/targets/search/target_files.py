@@ -34,7 +34,7 @@ import os
 import stat
 from fnmatch import fnmatchcase
 
-from usdt.base.errors import TargetError
+from usdt.base.errors import TargetError, TargetNotFound
 from usdt.base.frozen import frozen
 from usdt.elf.file import ElfFile
 from usdt.procfs.mapped_files import FileId, MappedFile, executable_of, mapped_files, same_file
@@ -78,8 +78,9 @@ def resolve_target(word: str, *, pid: int | None = None) -> Target:
         pid: the process whose files are searched, or None.
 
     Raises:
-        TargetError: there is no such file or more than one, it is a directory or not readable, or
-            the process has ended or cannot be inspected.
+        TargetNotFound: there is no such file, or the process has ended.
+        TargetError: there is more than one, it is a directory or not readable, or the process
+            cannot be inspected.
     """
     if not word or "\0" in word:
         raise TargetError(f"{word!r}: not a file's name")
@@ -87,7 +88,7 @@ def resolve_target(word: str, *, pid: int | None = None) -> Target:
         return _by_path(word) if pid is None else _by_path_in(word, pid)
     target = _by_name_in(word, pid) if pid is not None else _by_name(word)
     if target is None:
-        raise TargetError(_nothing(word, pid))
+        raise TargetNotFound(_nothing(word, pid))
     return target
 
 
@@ -179,7 +180,7 @@ def _check(path: str, word: str, where: str = "") -> None:
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError as err:
-        raise TargetError(f"{word}: no such file{where}") from err
+        raise TargetNotFound(f"{word}: no such file{where}") from err
     except (OSError, ValueError) as err:
         reason = err.strerror if isinstance(err, OSError) else str(err)
         raise TargetError(f"{word}: {reason}{where}") from err
