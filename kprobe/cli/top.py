@@ -17,7 +17,8 @@ _HELP = """Show rate, history and total of each PROBE, every second until ^C.
 Without PROBE these are all system calls. Hits are counted in the kernel. With --latency, the times
 of system calls and functions are measured as well, of those with most hits. The first line says
 what this costs the traced programs: an estimate, hits times measured nanoseconds. On a terminal the
-table has a screen of its own; what was there before comes back.
+table has a screen of its own, with keys if Textual is installed (? shows them); what was there
+before comes back.
 
 \b
 kprobe top

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from fixtures import build, start
-from skips import need_program
+from tmux import terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.root
 _USDT = [sys.executable, "-m", "usdt"]
 _KPROBE = [sys.executable, "-m", "kprobe"]
+_NEEDS = "needs Textual: pip install 'usdt-toolkit[tui]'"
 
 
 def test_tables_follow_one_another_where_there_is_no_terminal() -> None:
@@ -61,31 +63,66 @@ def test_system_calls_have_rates_and_times() -> None:
 
 
 def test_the_screen_before_comes_back(tmp_path: Path) -> None:
-    need_program("tmux", "tmux")
-    tmux = ["tmux", "-S", str(tmp_path / "tmux")]
-
-    def shown(text: str) -> str:
-        for _ in range(300):
-            screen = subprocess.run(
-                [*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True
-            ).stdout
-            if text in screen:
-                return screen
-            time.sleep(0.1)
-        raise AssertionError(screen)
-
-    top = shlex.join([*_KPROBE, "top", "syscall:*", "-i", "0.2"])
-    script = f"trap : INT; echo be''fore; {top}; echo af''ter; sleep 100"
-    subprocess.run(
-        [*tmux, "new-session", "-d", "-x", "80", "-y", "24", "sh", "-c", script], check=True
-    )
-    try:
-        assert "before" not in shown("RATE/s")
-        subprocess.run([*tmux, "resize-window", "-x", "60", "-y", "10"], check=True)
-        assert len(shown("probes hit").splitlines()) <= 10
-        subprocess.run([*tmux, "send-keys", "C-c"], check=True)
-        screen = shown("after")
+    top = shlex.join([*_KPROBE, "top", "syscall:*", "-i", "0.2", "--plain"])
+    script = f"trap : INT; echo be''fore; {top}; echo af''ter $?; sleep 100"
+    with terminal(tmp_path, script) as window:
+        assert "before" not in window.shown("RATE/s")
+        window.resize(60, 10)
+        assert len(window.shown("probes hit").splitlines()) <= 10
+        window.keys("C-c")
+        screen = window.shown("after 0")
         assert "before" in screen
         assert "RATE/s" not in screen
-    finally:
-        subprocess.run([*tmux, "kill-server"], check=False)
+
+
+def test_keys_choose_sort_filter_and_pause(tmp_path: Path) -> None:
+    pytest.importorskip("textual", reason=_NEEDS)
+    with start(build("default", "loop"), "-w", "-q", "-n", 1000) as program:
+        probe = f"/proc/{program.pid}/exe:loop:*"
+        words = ["top", "-p", str(program.pid), probe, "syscall:*", "-i", "0.2"]
+        top = shlex.join([*_USDT, *words])
+        script = f"echo be''fore; {top}; echo af''ter $?; sleep 100"
+        with terminal(tmp_path, script, 100, 20) as window:
+            assert "before" not in window.shown("▼RATE/s", "loop:hit", "syscall:accept")
+            program.fire()
+            window.shown("loop:hit", " 1000")
+            window.keys("s")
+            window.shown("▼TOTAL")
+            window.keys("/", "h", "i", "t", "Enter")
+            window.gone("syscall:")
+            window.keys("p")
+            window.shown("paused")
+            window.keys("?")
+            window.shown("any key goes back")
+            window.keys("q")
+            window.gone("any key goes back")
+            window.keys("e")
+            window.shown("--filter hit")
+            window.keys("Escape")
+            window.gone("any key goes back")
+            window.resize(60, 10)
+            window.shown("loop:hit")
+            window.keys("Escape")
+            window.shown("syscall:")
+            window.keys("q")
+            screen = window.shown("after 0")
+        assert "before" in screen
+        assert "RATE/s" not in screen
+        assert "--sort total --filter hit" in screen.replace("\n", "")
+
+
+def test_interrupt_and_signal_end_it_with_0(tmp_path: Path) -> None:
+    pytest.importorskip("textual", reason=_NEEDS)
+    top = shlex.join([*_KPROBE, "top", "syscall:*", "-i", "0.2"])
+    script = f"trap : INT; {top}; echo first $?; {top}; echo second $?; sleep 100"
+    with terminal(tmp_path, script) as window:
+        window.shown("RATE/s", "quit")
+        window.keys("C-c")
+        window.shown("first 0")
+        window.shown("RATE/s", "quit")
+        shell = window.tell("display-message", "-p", "#{pane_pid}").strip()
+        pid = subprocess.run(
+            ["pgrep", "-P", shell], capture_output=True, text=True, check=True
+        ).stdout.split()[0]
+        os.kill(int(pid), signal.SIGTERM)
+        assert "RATE/s" not in window.shown("second 0")

@@ -17,7 +17,8 @@ _HELP = """Show rate, history and total of each PROBE (default: all), every seco
 Hits are counted in the kernel. With --latency, the times of pairs (X__start and X__done, X__entry
 and X__return, X__begin and X__end) and of functions are measured as well, of those with most hits.
 The first line says what this costs the traced programs: an estimate, hits times measured
-nanoseconds. On a terminal the table has a screen of its own; what was there before comes back.
+nanoseconds. On a terminal the table has a screen of its own, with keys if Textual is installed (?
+shows them); what was there before comes back.
 
 \b
 usdt top -p 1234

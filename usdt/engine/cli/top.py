@@ -26,6 +26,7 @@ _options = combined(
     interval_option("Time between two readings.", default=1.0),
     click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="Stop after N tables."),
     click.option("-b", "--batch", is_flag=True, help="Print one table below the other."),
+    click.option("--plain", is_flag=True, help="Draw the table without keys."),
     click.option("--latency", is_flag=True, help="Measure times of pairs and of calls as well."),
     click.option("--sort", type=click.Choice(_ORDERS), default="rate", help="What comes first."),
     click.option("--filter", "wanted", metavar="TEXT", default="", help="Show these names only."),

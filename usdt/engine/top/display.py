@@ -1,4 +1,4 @@
-"""The table of ``top``: again and again on a terminal, or one below the other.
+"""The table of ``top``: with keys, again and again on a terminal, or one below the other.
 
 On a terminal it is on the alternate screen: what was there before is there again at the end.
 """
@@ -6,18 +6,18 @@ On a terminal it is on the alternate screen: what was there before is there agai
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.click_group import say
 from usdt.engine.output.output_file import OutputFile
-from usdt.engine.output.wall_clock import time_of_day
 from usdt.engine.run.loop import POLL_SECONDS, StopSignals
-from usdt.engine.top.costs import cost_text
 from usdt.engine.top.live import LiveProbes
 from usdt.engine.top.table import Sort
-from usdt.engine.top.text import cut, heading, row_text
+from usdt.engine.top.text import cut, heading, row_text, status_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,35 +32,55 @@ _WIDTH = 80  # columns of lines that no terminal shows
 
 def run_top(sessions: type[Session], probes: Sequence[str], values: dict[str, Any]) -> None:
     """Attach, and show tables until ^C, the last table, or the end of all traced processes."""
+    keys = _with_keys(plain=values["plain"] or values["batch"])
     targets = {
         "pid": values["pids"] or None,
         "all_processes": values["all_processes"],
         "follow": values["follow"],
     }
-    woken = threading.Event()
-    with LiveProbes(sessions, probes, targets) as live, StopSignals(woken.set) as stop:
+    with LiveProbes(sessions, probes, targets) as live, OutputFile(None) as output:
         live.table.sort = Sort(values["sort"])
         live.table.filter = values["wanted"]
-        live.read()
-        with OutputFile(None) as output, _screen(output, batch=values["batch"]) as full:
-            shown = 0
-            while shown != values["count"] and not stop.requested:
-                ended = _pause(live, woken, values["interval"])
-                if stop.requested:
-                    break
-                if values["latency"]:
-                    live.measure()
-                live.read()
-                output.write(
-                    [f"{line}\n" for line in _lines(live, output)]
-                    if not full
-                    else _drawing(live, output)
-                )
-                shown += 1
-                if ended:
-                    break
+        if keys:
+            from usdt.engine.top.screen.app import run_app  # noqa: PLC0415 - needs Textual
+
+            run_app(live, probes, values, output)
+        else:
+            _run_plain(live, values, output)
         for note in live.notes:
             say(note)
+
+
+def _with_keys(*, plain: bool) -> bool:
+    # Textual reads keys from standard input, and draws on standard error.
+    if plain or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        return False
+    if find_spec("textual") is not None:
+        return True
+    say("without keys: they need Textual: pip install 'usdt-toolkit[tui]'")
+    return False
+
+
+def _run_plain(live: LiveProbes, values: dict[str, Any], output: OutputFile) -> None:
+    woken = threading.Event()
+    live.read()
+    with StopSignals(woken.set) as stop, _screen(output, batch=values["batch"]) as full:
+        shown = 0
+        while shown != values["count"] and not stop.requested:
+            ended = _pause(live, woken, values["interval"])
+            if stop.requested:
+                break
+            if values["latency"]:
+                live.measure(live.pairs())
+            live.read()
+            output.write(
+                [f"{line}\n" for line in _lines(live, output)]
+                if not full
+                else _drawing(live, output)
+            )
+            shown += 1
+            if ended:
+                break
 
 
 def _pause(live: LiveProbes, woken: threading.Event, seconds: float) -> bool:
@@ -95,16 +115,8 @@ def _drawing(live: LiveProbes, output: OutputFile) -> list[str]:
 
 def _lines(live: LiveProbes, output: OutputFile) -> list[str]:
     width = output.terminal_size()[0] - 1 if output.terminal else _WIDTH
-    table = live.table
-    hit = [row for row in table.rows() if row.total]
-    silent = len(table.rows()) - len(hit)
-    lost = f", {table.lost} lost" if table.lost else ""
-    status = (
-        f"{time_of_day(time.time(), 1.0)}  {plural(len(hit), 'probe')} hit, {silent} silent{lost}; "
-        f"cost {cost_text(table.rates(), live.programs)}"
-    )
     return [
-        cut(status, width).rstrip(),
-        heading(width),
-        *(row_text(row, width).rstrip() for row in hit),
+        cut(status_line(live.table, live.programs), width).rstrip(),
+        heading(width, live.table.sort),
+        *(row_text(row, width).rstrip() for row in live.table.rows() if row.total),
     ]

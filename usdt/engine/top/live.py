@@ -12,7 +12,7 @@ from usdt.engine.top.pairs import ends_of, is_call, probe_text
 from usdt.engine.top.table import Reading, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.aggregates import Aggregate
@@ -35,6 +35,7 @@ class LiveProbes:
     Attributes:
         table: what the readings make.
         notes: what could not be attached.
+        kind: the kind of probes that name none.
 
     Raises:
         TracingError: a probe cannot be attached.
@@ -49,6 +50,7 @@ class LiveProbes:
         self.table = Table()
         self.notes: list[str] = []
         self._sessions, self._targets = sessions, targets
+        self.kind = sessions.kind
         self._requests = parse_probes(probes, sessions.kind)
         self._times: dict[str, Aggregate[Value]] = {}
         self._pairs = contextlib.ExitStack()
@@ -73,6 +75,10 @@ class LiveProbes:
 
     def read(self) -> None:
         """Add a reading to the table."""
+        self.table.add(self.reading())
+
+    def reading(self) -> Reading:
+        """Return what the counters say now; may run beside whoever uses the table."""
         self._counts.look()
         counts = dict.fromkeys(self._counts.probes, 0) | self._counts.snapshot()
         times: dict[str, Value] = {}
@@ -81,14 +87,14 @@ class LiveProbes:
             for value in aggregate.snapshot().values():
                 times[start] = value
         lost = self._counts.lost + sum(one.lost for one in self._times.values())
-        self.table.add(Reading(time.monotonic(), counts, times, lost))
+        return Reading(time.monotonic(), counts, times, lost)
 
     @property
     def programs(self) -> dict[str, int]:
         """How many programs run at a hit of the probes where it is more than one."""
         ends = ends_of(self._counts.probes)
         return dict.fromkeys(
-            (name for start in self._times for name in (start, ends.get(start, start))), 2
+            (name for start in tuple(self._times) for name in (start, ends.get(start, start))), 2
         )
 
     @property
@@ -108,15 +114,31 @@ class LiveProbes:
         hit = sorted((name for name in found if totals.get(name)), key=lambda name: -totals[name])
         return {name: found[name] for name in hit}
 
-    def measure(self) -> None:
-        """Attach what measures the times of the pairs with most hits; none again."""
-        for start, end in list(self.pairs().items())[:MOST_PAIRS]:
+    def measure(self, pairs: Mapping[str, str]) -> None:
+        """Attach what measures the times of some pairs, the first of them; none again.
+
+        Args:
+            pairs: what pairs() has found.
+        """
+        for start, end in pairs.items():
+            if len(self._times) >= MOST_PAIRS:
+                break
             if start not in self._times:
                 session = self._pairs.enter_context(self._session())
                 try:
                     self._times[start] = session.latency(self.text(start), end)
                 except TracingError as err:
                     self.notes.append(f"{start}: {err}")
+
+    @property
+    def measures(self) -> bool:
+        """Whether times are measured."""
+        return bool(self._times)
+
+    def measure_no_more(self) -> None:
+        """Detach what measures times."""
+        self._times.clear()
+        self._pairs.close()
 
     # ------------------------------------------------------------ one probe
 

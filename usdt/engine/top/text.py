@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 from usdt.base.durations import duration_text
 from usdt.base.text import printable
+from usdt.engine.cli.click_group import plural
+from usdt.engine.output.wall_clock import time_of_day
+from usdt.engine.top.costs import cost_text
+from usdt.engine.top.table import Sort
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from usdt.engine.top.table import Row
+    from usdt.engine.top.table import Row, Table
 
-__all__ = ("cut", "heading", "number", "row_text", "sparkline")
+__all__ = ("cut", "heading", "number", "row_text", "sparkline", "status_line")
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _NUMBERS = 38  # columns of the numbers behind a probe's name, without the sparkline
@@ -49,18 +54,35 @@ def cut(text: str, width: int) -> str:
     return f"{text:<{width}}" if len(text) <= width else f"{text[: width - 1]}…"
 
 
+def status_line(table: Table, programs: Mapping[str, int]) -> str:
+    """Return the first line: the time, how many probes are hit, what is lost, what it costs.
+
+    Args:
+        table: the rows.
+        programs: how many programs run at a hit of a probe, if more than one.
+    """
+    totals = [row.total for row in table.rows()]
+    silent = totals.count(0)
+    lost = f", {table.lost} lost" if table.lost else ""
+    return (
+        f"{time_of_day(time.time(), 1.0)}  {plural(len(totals) - silent, 'probe')} hit,"
+        f" {silent} silent{lost}; cost {cost_text(table.rates(), programs)}"
+    )
+
+
 def _widths(width: int) -> tuple[int, int]:
     # Of the names, and of the sparklines.
     bars = _BAR_WIDTH + max(0, min(width - 80, 2 * 24) // 2)
     return max(_NARROW, width - _NUMBERS - bars), bars
 
 
-def heading(width: int) -> str:
-    """Return the line above the rows."""
+def heading(width: int, sort: Sort) -> str:
+    """Return the line above the rows; the column by which they are sorted is marked."""
     names, bars = _widths(width)
-    return f"{'PROBE':<{names}} {'RATE/s':>7} {'':{bars}} {'TOTAL':>7} {'P50':>6} {'P99':>6}"[
-        :width
-    ]
+    titles = {Sort.NAME: "PROBE", Sort.RATE: "RATE/s", Sort.TOTAL: "TOTAL", Sort.P99: "P99"}
+    titles[sort] = f"▼{titles[sort]}"
+    name, rate, total, p99 = titles.values()
+    return f"{name:<{names}} {rate:>7} {'':{bars}} {total:>7} {'P50':>6} {p99:>6}"[:width]
 
 
 def row_text(row: Row, width: int) -> str:
