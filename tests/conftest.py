@@ -21,6 +21,8 @@ from usdt.base.errors import NotSupported
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+pytest_plugins = ["browser"]  # its fixture
+
 _NO_SKIPS = os.environ.get("USDT_NO_SKIPS", "") not in ("", "0")
 
 

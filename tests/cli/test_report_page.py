@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import browser  # noqa: F401 - a fixture
 from hostile import HOSTILE
 from recordings import CASES, make, many
 
@@ -90,7 +89,7 @@ def text(page: Page, selector: str) -> str:
 # ---------------------------------------------------------------- in a browser
 
 
-def test_a_page_has_the_sections_for_which_there_is_data(browser: Browser, shop: Path) -> None:  # noqa: F811
+def test_a_page_has_the_sections_for_which_there_is_data(browser: Browser, shop: Path) -> None:
     with browser.open(shop) as page:
         assert page.run(_SECTIONS) == [
             *("overview", "rates", "latency", "slowest", "timeline", "losses", "made"),
@@ -110,7 +109,7 @@ def test_a_page_has_the_sections_for_which_there_is_data(browser: Browser, shop:
         check(page)
 
 
-def test_tables_are_sorted_and_filtered(browser: Browser, shop: Path) -> None:  # noqa: F811
+def test_tables_are_sorted_and_filtered(browser: Browser, shop: Path) -> None:
     with browser.open(shop) as page:
         page.click("#slowest th:nth-child(2) button")
         assert page.run("document.querySelectorAll('#slowest th')[1].ariaSort") == "descending"
@@ -128,7 +127,7 @@ def test_tables_are_sorted_and_filtered(browser: Browser, shop: Path) -> None:  
         check(page)
 
 
-def test_the_keyboard_is_enough(browser: Browser, shop: Path) -> None:  # noqa: F811
+def test_the_keyboard_is_enough(browser: Browser, shop: Path) -> None:
     with browser.open(shop) as page:
         page.press("5")
         page.until("location.hash === '#timeline'")
@@ -152,7 +151,7 @@ def test_the_keyboard_is_enough(browser: Browser, shop: Path) -> None:  # noqa: 
         check(page)
 
 
-def test_light_and_dark(browser: Browser, shop: Path) -> None:  # noqa: F811
+def test_light_and_dark(browser: Browser, shop: Path) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
     with browser.open(shop) as page:
         light = page.run(back)
@@ -165,7 +164,7 @@ def test_light_and_dark(browser: Browser, shop: Path) -> None:  # noqa: F811
         assert page.run("Report.dark")
 
 
-def test_the_pointer_tells_what_it_is_at(browser: Browser, shop: Path) -> None:  # noqa: F811
+def test_the_pointer_tells_what_it_is_at(browser: Browser, shop: Path) -> None:
     with browser.open(shop) as page:
         page.click("#latency .u-over")
         page.click("#timeline .u-over")
@@ -176,7 +175,7 @@ def test_the_pointer_tells_what_it_is_at(browser: Browser, shop: Path) -> None: 
 # ---------------------------------------------------------------- inputs
 
 
-def test_a_recording(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_a_recording(browser: Browser, tmp_path: Path) -> None:
     path, made = tmp_path / "it.usdt", tmp_path / "it.html"
     path.write_bytes(make(CASES, [b"".join(many([3, 1, 4, 1, 5]))], close=False))
     said = usdt("report", path, "--html", made)
@@ -187,7 +186,7 @@ def test_a_recording(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
         check(page)
 
 
-def test_merged_results(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_merged_results(browser: Browser, tmp_path: Path) -> None:
     for host in ("web1", "web2"):
         spread = {"min": 5, "avg": 7.0, "max": 9, "sum": 21, "p50": 7, "error": 0.015625}
         spread |= {"distribution": [[5, 1], [7, 1], [9, 1]]}
@@ -231,7 +230,7 @@ def test_mistakes(
     assert not (tmp_path / "x").exists()
 
 
-def test_an_empty_stream_has_a_page(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_an_empty_stream_has_a_page(browser: Browser, tmp_path: Path) -> None:
     found = stream(tmp_path / "a.json", "trace", [])
     usdt("report", found, "--html", tmp_path / "a.html")
     with browser.open(tmp_path / "a.html") as page:
@@ -242,7 +241,7 @@ def test_an_empty_stream_has_a_page(browser: Browser, tmp_path: Path) -> None:  
 # ---------------------------------------------------------------- hostile texts
 
 
-def test_texts_cannot_inject(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_texts_cannot_inject(browser: Browser, tmp_path: Path) -> None:
     def events() -> Iterable[dict[str, Any]]:
         for n, bad in enumerate(HOSTILE):
             about = {"pid": 5, "tid": n, "cpu": bad, "comm": bad, "probe": f"{bad}__start"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import browser  # noqa: F401 - a fixture
 from hostile import HOSTILE
 from pictures.profiles import shop
 
@@ -36,7 +35,7 @@ def _is_part(name: str, parts: int) -> str:
 
 
 @pytest.fixture
-def tab(browser: Browser, tmp_path: Path) -> Iterator[Page]:  # noqa: F811
+def tab(browser: Browser, tmp_path: Path) -> Iterator[Page]:
     """A flame graph of :func:`shop`."""
     path = tmp_path / "flame.html"
     path.write_text(flame_page(tree_of(shop())))
@@ -106,7 +105,7 @@ def test_widths_are_of_any_weight(tab: Page) -> None:
     tab.until(_is_part("vfs_read", 3))
 
 
-def test_a_difference_is_red_and_blue(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_a_difference_is_red_and_blue(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flame.html"
     path.write_text(flame_page(difference(shop(), shop(3))))
     with browser.open(path, dark=True) as page:
@@ -127,7 +126,7 @@ def test_a_difference_is_red_and_blue(browser: Browser, tmp_path: Path) -> None:
     )
 
 
-def test_hostile_names_stay_names(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_hostile_names_stay_names(browser: Browser, tmp_path: Path) -> None:
     profile = Profile(title=HOSTILE[1])
     for text in HOSTILE:
         profile.add((("comm", text), (text, text)), (Frame(text), Frame("inner", file=text)), (1,))

@@ -6,7 +6,6 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from browser import browser  # noqa: F401 - a fixture
 from hostile import HOSTILE
 
 from usdt.pictures.page import Part, embedded_json, page, text
@@ -48,7 +47,7 @@ def test_a_page_names_its_libraries_with_their_licenses() -> None:
     assert "Apache License" in made
 
 
-def test_hostile_texts_stay_texts_in_a_browser(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_hostile_texts_stay_texts_in_a_browser(browser: Browser, tmp_path: Path) -> None:
     texts = [value for value in HOSTILE if value.isprintable()]
     shown = "".join(f"<p class='text' title=\"{text(value)}\">{text(value)}</p>" for value in texts)
     part = Part(f"<p id='shown'></p>{shown}", scripts=(_SHOW,), data={"texts": HOSTILE})
@@ -66,7 +65,7 @@ def test_hostile_texts_stay_texts_in_a_browser(browser: Browser, tmp_path: Path)
         assert json.loads(tab.run("document.getElementById('shown').textContent")) == [*HOSTILE]
 
 
-def test_a_page_runs_no_other_script_and_fetches_nothing(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_a_page_runs_no_other_script_and_fetches_nothing(browser: Browser, tmp_path: Path) -> None:
     bad = (
         "<script>document.title = 'injected'</script>"
         "<p id='p' onclick=\"document.title = 'injected'\">click</p>"
@@ -80,7 +79,7 @@ def test_a_page_runs_no_other_script_and_fetches_nothing(browser: Browser, tmp_p
         assert len([one for one in tab.errors if "Content Security Policy" in one]) >= 2
 
 
-def test_the_theme_follows_the_system_and_a_button(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_the_theme_follows_the_system_and_a_button(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page("x", []))
     background = "getComputedStyle(document.body).backgroundColor"

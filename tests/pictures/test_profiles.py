@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-from browser import browser  # noqa: F401 - a fixture
 from hostile import HOSTILE
 from pictures.profiles import shop
 
@@ -71,7 +70,7 @@ def test_speedscope_has_a_profile_for_each_weight() -> None:
     assert json.loads(speedscope(_hostile()))
 
 
-def test_an_svg_is_searched_and_zoomed(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_an_svg_is_searched_and_zoomed(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flame.svg"
     path.write_text(flame_svg(tree_of(shop())))
     with browser.open(path) as page:

@@ -1,9 +1,7 @@
 """Headless Chromium, driven through a pipe by the DevTools protocol: open, run, click, screenshot.
 
-``browser`` is a fixture of the session, so that the browser starts once; a :class:`Page` is a tab
+``browser`` is a fixture of the session, so that the browser starts once. A :class:`Page` is a tab
 of its own, with what it has requested and what went wrong in it::
-
-    from browser import browser  # noqa: F401 - a fixture
 
     def test_x(browser, tmp_path):
         with browser.open(tmp_path / "page.html") as page:
