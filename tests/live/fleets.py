@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fixtures import build
+from json_schema import check_lines
 from processes import command_lines
 from tracing_tools import USDT
 
@@ -52,6 +53,7 @@ def asked(*words: str, via: str = "sh -c", environment: dict[str, str] | None = 
     found = [json.loads(line) for line in lines] if as_json else []
     objects = [one for one in found if "usdt" not in one]  # without headers
     assert "Traceback" not in done.stderr
+    check_lines(["--json"] if as_json else [], lines)
     return Answer(done.returncode, objects, done.stdout, done.stderr.splitlines())
 
 

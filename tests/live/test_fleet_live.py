@@ -102,6 +102,41 @@ def test_events_carry_the_machine() -> None:
     assert re.match(line, text), text
 
 
+def test_the_same_answers_are_shown_once() -> None:
+    program = hits_program().split()[0]
+    rule = "---------------\n"
+    found = asked("--nodes", "n[1-3]", "--", "check", program)
+    assert (found.status, found.text) == (
+        0,
+        f"{rule}n[1-3] (3)\n{rule}{program}: 2 probes, all would attach and decode\n",
+    )
+    (answer, _) = asked("--nodes", "n[1-2]", "--json", "--", "list", program).objects
+    assert (answer["nodes"], answer["count"]) == ("n[1-2]", 2)
+    assert [one["name"] for one in answer["answer"]] == ["hit", "main"]
+
+
+def test_rows_of_heatmaps_are_those_of_all_machines() -> None:
+    words = ("heatmap", "-c", hits_program(), f"{PROBE}(arg1)", "-i", "60")
+    found = asked("--nodes", "n[1-2]", "--json", "--", *words)
+    rows = [one for one in found.objects if "buckets" in one]
+    assert sum(row["count"] for row in rows) == 2 * HITS
+    assert len(rows) <= 2  # one, if a minute has not begun meanwhile
+
+
+def test_stacks_of_all_machines_are_added() -> None:
+    words = ("count", "-c", hits_program(), PROBE, "--folded")
+    found = asked("--nodes", "n[1-2]", "--", *words)
+    assert found.status == 0
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in found.text.splitlines()) == 2 * HITS
+    assert ";run " in found.text
+
+
+def test_columns_to_sort_by_are_those_of_the_sum() -> None:
+    words = ("stats", "-c", hits_program(), f"{PROBE}(arg1)", "--by", "arg0", "--sort", "key")
+    found = asked("--nodes", "n[1-2]", "--json", "--", *words)
+    assert [one["key"]["arg0"] for one in found.objects[:-1]] == [0, 1]
+
+
 def test_a_failure_is_grouped_and_the_others_count(tmp_path: Path) -> None:
     shell = tmp_path / "shell"
     shell.write_text('#!/bin/sh\ncase $1 in n[34]) echo "ssh: $1: no route" >&2; exit 255 ;; esac\n'

@@ -22,6 +22,7 @@ _KINDS = (
     ("unfinished", "unpaired"),
     ("left_out", "left_out"),
     ("fleet", "fleet"),
+    ("answer", "answer"),
     ("end_args", "span"),
     ("duration", "span"),
     ("age", "span"),

@@ -62,7 +62,10 @@ _COMMANDS = {
     "top": ("usdt.cli.top:top", "Show rates and latencies of probes, live."),
     "merge": ("usdt.cli.merge:merge", "Add up the results of several machines or runs."),
     "flame": ("usdt.cli.flame:flame", "Draw a flame graph of a file, or of two."),
-    "fleet": ("usdt.cli.fleet:fleet", "Run a command on many machines, and add up its results."),
+    "fleet": (
+        "usdt.cli.fleet.command:fleet",
+        "Run a command on many machines, and add up its results.",
+    ),
     "export": ("usdt.cli.export:export", "Export probes as metrics for Prometheus."),
     "events": (
         "usdt.cli.files.events:events",

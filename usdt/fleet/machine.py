@@ -73,6 +73,7 @@ class Machine:
         name: its name in the node set.
         word: begins the lines of the far end's program.
         on_object: takes each object of its stream.
+        on_text: takes each line, if they are no objects.
 
     Attributes:
         on_need: called once if the machine has no copy of the toolkit.
@@ -89,6 +90,7 @@ class Machine:
         name: str,
         word: str,
         on_object: Callable[[str, dict[str, Any]], object],
+        on_text: Callable[[str, bytes], object] | None = None,
     ) -> None:
         self.name = name
         self.on_need: Callable[[], object] = lambda: None
@@ -100,6 +102,7 @@ class Machine:
         self.cleaned = 0
         self._mark = f"usdt-fleet {word} ".encode()
         self._on_object = on_object
+        self._on_text = on_text
         self._greeting = 0
         self._bad = 0
         self._said = ""  # the reason that the far end's program gave
@@ -170,6 +173,8 @@ class Machine:
             self._greeting += len(line) + 1
             if self._greeting > _GREETING:
                 self.give_up("it prints other things than the toolkit's output", State.FAILED)
+        elif self._on_text is not None:
+            self._on_text(self.name, line)
         elif line:
             self._object(line)
 

@@ -20,6 +20,7 @@ __all__ = ("Merged",)
 
 _MOST_PROBLEMS = 20  # that are kept
 _INTERVAL = ("time", "interval")
+_ALL = Choice()
 
 
 class Merged:
@@ -27,7 +28,7 @@ class Merged:
 
     Args:
         by_host: keep machines apart: the key begins with ``host``.
-        top: show only so many results, the largest.
+        choice: how results are shown.
         whole: add up all intervals of a machine, too.
 
     Attributes:
@@ -36,12 +37,12 @@ class Merged:
     """
 
     def __init__(
-        self, *, by_host: bool = False, top: int | None = None, whole: bool = False
+        self, *, by_host: bool = False, choice: Choice = _ALL, whole: bool = False
     ) -> None:
         self.refused = 0
         self.problems: list[str] = []
         self._merge = Merge(by_host=by_host, warn=self._warn)
-        self._choice = Choice(top=top)
+        self._choice = choice
         self._whole = whole
         self._sources: dict[str, Source] = {}
 
