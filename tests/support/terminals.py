@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from patience import patient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ("COLOUR", "on_terminal", "terminal")
 
@@ -38,8 +38,20 @@ def terminal(columns: int, rows: int = 24) -> Iterator[tuple[int, int]]:
             os.close(theirs)
 
 
-def on_terminal(*words: object, columns: int = 80, environ: Mapping[str, str] | None = None) -> str:
-    """Run a command with standard output and error on a terminal; return what it writes there."""
+def on_terminal(
+    *words: object,
+    columns: int = 80,
+    environ: Mapping[str, str] | None = None,
+    once: tuple[str, Callable[[], object]] | None = None,
+) -> str:
+    """Run a command with standard output and error on a terminal; return what it writes there.
+
+    Args:
+        words: the command.
+        columns: the width of the terminal.
+        environ: added to an environment that says nothing about colours.
+        once: a text, and what is called once the command has written it.
+    """
     clean = {name: value for name, value in os.environ.items() if name not in _DECIDING}
     clean |= {"TERM": "xterm"} | dict(environ or {})
     with terminal(columns) as (ours, theirs):
@@ -55,5 +67,8 @@ def on_terminal(*words: object, columns: int = 80, environ: Mapping[str, str] | 
         with contextlib.suppress(OSError):  # EIO: all have closed it
             while data := os.read(ours, 1 << 16):
                 found += data
+                if once is not None and once[0].encode() in found:
+                    once[1]()
+                    once = None
         process.wait(patient(20))
     return found.decode().replace("\r\n", "\n")

@@ -10,6 +10,7 @@ from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import Unreadable, ValueClass, ValueType
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TargetError, TracingError
+from usdt.base.terminal import progress
 from usdt.base.text import closest
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
@@ -145,7 +146,8 @@ def attachable(
     points: list[AttachPoint] = []
     refused: list[TracingError] = []
     elsewhere = foreign_reason(probes[0])
-    for probe in probes if elsewhere is None else ():
+    what = f"reading probes of {path}"
+    for probe in progress.through(probes if elsewhere is None else (), what, len(probes)):
         points += points_of(probe, open_path, pid=pid, items=items, refused=refused)
     if not points and not refused:
         reason = elsewhere or next(site.dead for probe in probes for site in probe.sites)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
+from usdt.base.terminal import progress
 from usdt.procfs.access import explain_errors, read_bytes
 from usdt.procfs.maps import DELETED, Mapping, parse_line, read_maps_file
 from usdt.procfs.process import pid_exists, start_time
@@ -105,7 +106,7 @@ def files_of_processes(
         TargetError: no such process, or not permitted.
     """
     seen: set[FileId] = set()
-    for pid in pids:
+    for pid in progress.through(pids, "searching processes"):
         try:
             files = mapped_files(pid)
         except TargetError:

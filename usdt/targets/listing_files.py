@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import replace
+from usdt.base.terminal import progress
 from usdt.cgroups.hierarchy import cgroup_path
 from usdt.cgroups.labels import labels_of
 from usdt.cgroups.names import ContainerNames
@@ -46,7 +47,8 @@ def find_probes(
     # Threads stand for their processes.
     wanted = [*processes()] if everything else [thread_group(pid).pid for pid in pids]
     containers = _containers_of_files(wanted)
-    for path, open_path, identity in files_of_processes(wanted, skip_errors=everything):
+    files = [*files_of_processes(wanted, skip_errors=everything)]
+    for path, open_path, identity in progress.through(files, "reading files", len(files)):
         with contextlib.suppress(ElfError, TargetError):  # not a program: a font, a locale
             found = read_probes(path, open_path=open_path)
             if found.probes or found.warnings:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
 from usdt.base.frozen import frozen
+from usdt.base.terminal import progress
 from usdt.base.text import closest
 from usdt.probes.sites import (
     attachable,
@@ -120,7 +121,8 @@ class UsdtFinder(_Finder):
         Raises:
             ProbeNotFound: no file has the probe, and none that may have it will come.
         """
-        if any(matching(self.text, self._files.probes(file)) for file in files):
+        searched_files = progress.through(files, "reading files", len(files))
+        if any(matching(self.text, self._files.probes(file)) for file in searched_files):
             self.found = True
             return ""
         from usdt.targets.function_hint import function_hint  # noqa: PLC0415 - for errors

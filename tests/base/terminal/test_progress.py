@@ -7,11 +7,18 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from dwarf_programs import program
+from fixtures import build
 
 from usdt.base.terminal import progress
+from usdt.dwarf.info import DebugInfo
+from usdt.elf.file import ElfFile
+from usdt.probes.probe import read_probes
+from usdt.probes.sites import attachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class _Terminal(io.StringIO):
@@ -81,6 +88,15 @@ def test_work_in_several_parts_is_waited_for_as_a_whole(clock: type[_Clock]) -> 
     assert _shown_on(terminal) == "\r\x1b[Kc: 0%\r\x1b[K"
 
 
+def test_work_that_begins_later_is_waited_for_anew(clock: type[_Clock]) -> None:
+    terminal = _Terminal()
+    progress.show_on(terminal)
+    for _ in range(3):
+        assert list(progress.through("xy", "rescan")) == ["x", "y"]
+        clock.now += 2
+    assert not _shown_on(terminal)
+
+
 def test_a_loop_that_is_left_erases_the_line(clock: type[_Clock]) -> None:
     terminal = _Terminal()
     progress.show_on(terminal)
@@ -121,3 +137,38 @@ def test_other_streams_show_none(
     progress.report("x")
     progress.clear()
     assert not stream.getvalue()
+
+
+@pytest.fixture
+def impatient(clock: type[_Clock], monkeypatch: pytest.MonkeyPatch) -> _Terminal:
+    """A wide terminal that shows every report."""
+    monkeypatch.setattr(progress, "_PATIENCE", 0)
+    monkeypatch.setattr(progress, "_PAUSE", 0)
+    monkeypatch.setattr(progress, "terminal_size", lambda _: (1000, 24))
+    terminal = _Terminal()
+    progress.show_on(terminal)
+    return terminal
+
+
+def test_reading_probes_is_shown(impatient: _Terminal) -> None:
+    path = str(build("default", "args"))
+    probes = read_probes(path).probes
+    attachable(probes, path, path, 0, ())
+    shown = _shown_on(impatient)
+    assert f"reading probes of {path}: {100 * (len(probes) - 1) // len(probes)}%" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_reading_debug_information_is_shown(
+    impatient: _Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = str(program("gccO2v5", "values"))
+    with ElfFile(path) as elf:
+        debug = DebugInfo.of(elf)
+        assert debug is not None
+        with debug:
+            assert [*debug.functions()]
+    shown = _shown_on(impatient)
+    assert f"reading debug information of {path}: " in shown
+    assert shown.endswith("\r\x1b[K")

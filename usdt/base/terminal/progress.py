@@ -7,6 +7,7 @@ half a second. Whoever writes results or messages calls :func:`clear` before.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING, TextIO, TypeVar
@@ -31,6 +32,7 @@ class _Line:
     # The only line of this process.
     stream: TextIO | None = None
     due = 0.0  # when the next report is shown, as time.monotonic(); 0 before the first report
+    ended = math.inf  # when the last work ended
     shown = False
 
 
@@ -55,8 +57,9 @@ def report(what: str, done: int = 0, total: int = 0) -> None:
     if _Line.stream is None:
         return
     now = time.monotonic()
-    if not _Line.due:
+    if not _Line.due or now - _Line.ended > _PATIENCE:
         _Line.due = now + _PATIENCE
+    _Line.ended = math.inf
     if now >= _Line.due:
         _Line.due = now + _PAUSE
         _draw(_Line.stream, what, done, total)
@@ -79,7 +82,12 @@ def through(items: Iterable[T], what: str, total: int = 0) -> Iterator[T]:
 
 
 def erase() -> None:
-    """Erase the line. The user goes on waiting: a report in the next moment is shown at once."""
+    """Erase the line: the work has ended.
+
+    If other work follows at once, the user has waited for it since the first one began.
+    """
+    if _Line.stream is not None:
+        _Line.ended = time.monotonic()
     if _Line.shown and _Line.stream is not None:
         _Line.shown = False
         _Line.stream.write(_ERASE)

@@ -15,6 +15,7 @@ import sys
 from array import array
 from typing import TYPE_CHECKING
 
+from usdt.base.terminal import progress
 from usdt.base.text import encoded
 from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.files import DiePosition
@@ -215,6 +216,7 @@ def _build(files: DebugFiles, stream: DecompressionStream | None) -> bytes:
         lines += [f"{name}\t{position:x}" for name, position in indexer.names]
         first += len(part.headers)
         _drop_pages(part)
+    progress.erase()
     functions.sort()
     lines[:0] = [f"{_SPLIT}{_stamp(path)}" for path in files.split_paths if "\n" not in path]
     if damage:
@@ -237,8 +239,10 @@ def _index_part(
     indexer = UnitIndexer(AbbrevSection(part.abbreviation_bytes, files.name))
     split_sections: dict[int, AbbrevSection] = {}
     headers = part.headers if stream is None else part.stream_headers(stream.wait)
+    what, size = f"reading debug information of {files.name}", len(part.sections[".debug_info"])
     for index, header in enumerate(headers):
         number = first + index
+        progress.report(what, header.at, size)
         try:
             unit = part.unit(header)
             splits = part is files.main and indexer.is_split(unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.terminal import progress
 from usdt.dwarf.lines.inlining import TYPES, walk_code
 from usdt.dwarf.units.constants import At, Form, Tag, UnitType
 from usdt.dwarf.units.dies import Die
@@ -86,7 +87,9 @@ class InlinedFinder:
 
     def _units(self) -> Iterator[Unit]:
         main = self._files.main
-        for number, header in enumerate(main.headers):
+        what = f"searching inlined functions of {self._files.name}"
+        headers = progress.through(main.headers, what, len(main.headers))
+        for number, header in enumerate(headers):
             if header.kind not in (UnitType.COMPILE, UnitType.SKELETON):
                 continue
             try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ProbeNotFound
+from usdt.base.terminal import progress
 from usdt.dwarf.lines.line_program import FileTable, LineTable, table_of
 from usdt.dwarf.units.constants import At, UnitType
 from usdt.dwarf.units.errors import DAMAGE
@@ -110,7 +111,8 @@ class SourcePlaces:
         # The units with line tables; units may share one.
         seen = set()
         main = self._files.main
-        for header in main.headers:
+        what = f"reading line tables of {self._files.name}"
+        for header in progress.through(main.headers, what, len(main.headers)):
             if header.kind not in (UnitType.COMPILE, UnitType.SKELETON):
                 continue
             try:

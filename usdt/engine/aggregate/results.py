@@ -28,7 +28,7 @@ from usdt.engine.output.stacks import (
 from usdt.engine.output.truncated import mark_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from usdt.engine.aggregate.columns import Column
     from usdt.engine.aggregate.planning import Source
@@ -147,8 +147,11 @@ class Results:
             sort: the column to sort by; by default the count.
         """
         merged: dict[Hashable, Result] = {}
+        sharing: dict[str, set[int]] = {}
+        for source in self._session.sources():
+            sharing.setdefault(source.probe, set()).add(source.request)
         for row in rows:
-            label = self._label(row.source)
+            label = self._label(row.source, sharing)
             key = tuple(map(self._part, self._names(), row.key))
             same = label, tuple(part.merged_by for part in key)
             known = merged.get(same)
@@ -161,12 +164,10 @@ class Results:
     def _names(self) -> list[str]:
         return [item.text for item in self._session.aggregation.keys.items]
 
-    def _label(self, source: Source) -> str:
-        sharing = {
-            other.request for other in self._session.sources() if other.probe == source.probe
-        }
+    def _label(self, source: Source, sharing: Mapping[str, Collection[int]]) -> str:
+        # ``sharing`` has the requests of each probe.
         items = self._requests[source.request].items
-        if len(sharing) == 1 or not items:
+        if len(sharing[source.probe]) == 1 or not items:
             return source.probe
         return f"{source.probe}({', '.join(item.text for item in items)})"
 

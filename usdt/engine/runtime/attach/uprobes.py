@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.base.terminal import progress
 from usdt.bpf import features
 from usdt.bpf._uapi import AttachType
 from usdt.bpf.link import (
@@ -59,6 +60,7 @@ class UprobeAttacher:
         self._method = method
         self._may_sleep = may_sleep
         self._failures: list[AttachFailure] = []
+        self._done = self._total = 0  # of the requests
         self._programs: dict[tuple[ProgramVariant, ...], Program] = {}
 
     def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
@@ -69,12 +71,16 @@ class UprobeAttacher:
         limit = 1 if self._method is UprobeMethod.PERF_EVENT else MAX_VARIANTS
         ordered = sorted(requests, key=_file if limit > 1 else _file_and_variant)
         self._failures = []
+        self._done, self._total = 0, len(requests)
         for _, group in groupby(ordered, key=_file):
             for part in _parts(list(group), limit):
                 bisect_load(part, self._attach, lambda request: request.point.probe)
+                self._done += len(part)
+        progress.erase()
         return self._failures
 
     def _attach(self, requests: Sequence[AttachRequest]) -> None:
+        progress.report("attaching", self._done, self._total)
         program = self._program(tuple(variants_of(requests)))
         try:
             self._link(program, requests)
