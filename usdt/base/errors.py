@@ -5,6 +5,7 @@
     │   └── VerifierError            BPF_PROG_LOAD refused; carries the verifier's log
     ├── NotSupported                 this kernel lacks a feature; carries the first kernel with it
     ├── LanguageError (ValueError)   a syntax error in a probe or item; carries the column
+    │   └── ProgramError             an error in a program; carries the file, line and column
     ├── ElfError (ValueError)        a file that is not ELF, or damaged
     ├── BtfError (ValueError)        damaged BTF, or a type that is not in it or cannot be shown
     ├── ProbeNotFound (LookupError)  no probe matches
@@ -24,6 +25,7 @@ __all__ = (
     "LanguageError",
     "NotSupported",
     "ProbeNotFound",
+    "ProgramError",
     "SyscallError",
     "TargetError",
     "TargetNotFound",
@@ -101,6 +103,33 @@ class LanguageError(TracingError, ValueError):
         self.column = column
         self.reason = reason
         super().__init__(f"{reason}, at column {column + 1} of {_excerpt(text, column)!r}")
+
+
+class ProgramError(LanguageError):
+    """An error in a program of many lines: what is not valid, or what cannot be done.
+
+    Attributes:
+        file: the name of the program's file, or what stands for it.
+        line: the line, from 1.
+        text: that line, each control character in it replaced by a blank.
+        column: 0-based offset of the error in that line.
+        reason: what was found and what was expected.
+    """
+
+    def __init__(self, file: str, program: str, offset: int, reason: str) -> None:
+        offset = min(max(offset, 0), len(program))
+        begin = program.rfind("\n", 0, offset) + 1
+        end = program.find("\n", offset)
+        line = program[begin : end if end >= 0 else len(program)]
+        text = line if line.isprintable() else "".join(map(_one_column, line))
+        super().__init__(text, offset - begin, reason)
+        self.file = file
+        self.line = program.count("\n", 0, offset) + 1
+        self.args = (f"{file}:{self.line}:{self.column + 1}: {reason}",)
+
+
+def _one_column(character: str) -> str:
+    return max(character, " ")
 
 
 def _encodable(text: str) -> str:

@@ -404,10 +404,12 @@ def _show_error(text: str) -> None:
 
 
 def _misunderstood(error: LanguageError) -> int:
+    from usdt.base.errors import ProgramError  # noqa: PLC0415 - as in _run
     from usdt.engine.language.render import caret  # noqa: PLC0415 - only for this message
 
     click.echo(caret(error), err=True)
-    _error(f"{error.reason}, at column {error.column + 1}")
+    in_program = isinstance(error, ProgramError)
+    _error(str(error) if in_program else f"{error.reason}, at column {error.column + 1}")
     return 2
 
 

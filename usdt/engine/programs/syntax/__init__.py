@@ -1,5 +1,11 @@
 """The syntax of programs: text → tree.
 
-tree      the nodes of types, expressions and statements
-program   the nodes of a program's parts: definitions, macros, functions, probes
+source        the text, and errors that point into it
+preprocessor  comments and directives → blanks; ``defines``: names that stand for a text;
+              ``conditions``: those of #if
+tokens        text → tokens; values of constants
+grammar/      tokens → nodes
+parser        text → tree: the parts of a program
+tree          the nodes of types, expressions and statements
+program       the nodes of a program's parts: definitions, macros, functions, probes
 """

@@ -63,7 +63,7 @@ class StructDefinition:
     One that is defined inside another stands before it in the program.
 
     Attributes:
-        name: its tag; where it has none, ``(anonymous NUMBER)``, which no program can write.
+        name: its tag; where it has none, ``(anonymous OFFSET)``, which no program can write.
         packed: whether it has ``__attribute__((packed))``.
     """
 
