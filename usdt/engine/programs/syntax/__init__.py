@@ -6,6 +6,7 @@ preprocessor  comments and directives → blanks; ``defines``: names that stand 
 tokens        text → tokens; values of constants
 grammar/      tokens → nodes
 parser        text → tree: the parts of a program
+macros        calls of macros → their bodies
 tree          the nodes of types, expressions and statements
 program       the nodes of a program's parts: definitions, macros, functions, probes
 """
