@@ -20,6 +20,7 @@ from debug_programs import C_SOURCE, CXX_SOURCE
 from elfwriter import CODE, DATA, FORMATS, Section, note, probe_elf, symbols
 from places_target import PLACE_SEEDS, run_places
 from planning import EVERY_TYPE
+from program_target import program_seeds, run_program
 from recordings import CASES, make, many
 from unwind_target import frame_ranges, run_unwind
 
@@ -479,6 +480,7 @@ TARGETS: dict[str, Target] = {
     "btf": Target(_btf_seeds, _run_btf),
     "recording": Target(_recording_seeds, _run_recording, repair=_repair_recording),
     "language": Target(_split(_lines(_PROBES)), _run_language),
+    "program": Target(program_seeds, run_program),
     "demangle": Target(_split(_lines(_MANGLED)), _run_demangle),
     "event": Target(_split(_lines(_EVENTS)), _run_event),
     "format": Target(_split([_FORMAT]), _run_format),

@@ -67,7 +67,7 @@ class DefinitionParser(StatementParser):
                 if name is None:
                     self.fail("the new name of the type")
                 self.typedefs.add(name.text)
-                self.definitions.append(Typedef(name.text, kind, start, name.end))
+                self.definitions.append(Typedef(name.text, kind, start, self.at))
                 if not self.accept(","):
                     break
             self.expect(";", "after the typedef")
@@ -117,22 +117,16 @@ class DefinitionParser(StatementParser):
                 raise self.source.error(token.start, reason)
             if self.accept(";"):
                 continue
-            for member in self._member_line():
-                if member.name in names:
-                    reason = f"{tag} {name} has two members {member.name}"
-                    raise self.source.error(member.start, reason)
-                names |= {member.name} - {""}
-                members.append(member)
+            members += self._member_line(names)
         self.advance()
         packed |= self._attributes()
         made = StructDefinition(tag, name, tuple(members), packed, token.start, self.at)
         self.definitions.append(made)
 
-    def _member_line(self) -> list[StructMember]:
+    def _member_line(self, names: set[str]) -> list[StructMember]:
         base = self._defined_type()
         members: list[StructMember] = []
         while True:
-            start = self.token.start
             name, kind = self._declarator(base)
             bits = None
             if self.accept(":"):
@@ -141,7 +135,11 @@ class DefinitionParser(StatementParser):
                 self.fail("the name of a member")
             self._attributes()
             named = name.text if name else ""
-            members.append(StructMember(named, kind, bits, start, self.at))
+            if name is not None:
+                if named in names:
+                    raise self.source.error(name.start, f"found a second member {name}")
+                names.add(named)
+            members.append(StructMember(named, kind, bits, base.start, self.at))
             if not self.accept(","):
                 break
         self.expect(";", "after the member")
