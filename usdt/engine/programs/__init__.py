@@ -1,4 +1,5 @@
 """Programs in bpftrace's language.
 
 syntax/    text → tree
+constants  constants of headers that no type information has
 """
