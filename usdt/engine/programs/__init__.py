@@ -2,4 +2,5 @@
 
 syntax/    text → tree
 constants  constants of headers that no type information has
+headers    the headers that a program includes
 """
