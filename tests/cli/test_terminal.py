@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from typing import TYPE_CHECKING
 
 import pytest
 from fixtures import build
@@ -13,6 +14,9 @@ from terminals import COLOUR, on_terminal
 from tracing_tools import KPROBE, USDT, run_usdt
 
 from usdt.base.terminal.columns import columns
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_a_table_fits_the_terminal_and_the_whole_of_it_is_elsewhere() -> None:
@@ -86,3 +90,15 @@ def test_the_environment_forces_colours_into_a_pipe() -> None:
         words, env=environ | {"FORCE_COLOR": "1"}, capture_output=True, text=True, check=True
     )
     assert "\x1b[36margs:count0\x1b[0m" in done.stdout
+
+
+def test_merged_events_have_the_colours_of_a_trace(tmp_path: Path) -> None:
+    hit = {"time": 1, "pid": 7, "tid": 7, "cpu": 0, "comm": "\x1b[2J", "probe": "a:\x1b]b"}
+    events = tmp_path / "events.json"
+    events.write_text(json.dumps(hit | {"args": {"arg0": "\x1b[31m"}}) + "\n")
+    (line,) = [
+        line for line in on_terminal(USDT, "merge", events).splitlines() if "\\x1b]b" in line
+    ]
+    assert re.search(r"  \x1b\[36ma:\\x1b\]b +\x1b\[0m  arg0=", line)
+    assert "\x1b" not in COLOUR.sub("", line)
+    assert "\x1b" not in run_usdt("merge", events).stdout

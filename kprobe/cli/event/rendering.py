@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.terminal.look import PLAIN
 from usdt.base.text import printable
 from usdt.engine.output.frames import Frame, frame_json, frame_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from usdt.base.terminal.look import Look
     from usdt.engine.output.kernel_symbols import KernelSymbols
     from usdt.tracefs.format import EventFormat
     from usdt.tracefs.session import TraceRecord
@@ -35,6 +37,7 @@ class EventRenderer:
         form: its format.
         in_kernel: whether it probes the kernel, so that its addresses have symbols.
         symbols: returns the kernel's symbols.
+        look: the colours of text.
     """
 
     def __init__(
@@ -44,7 +47,9 @@ class EventRenderer:
         *,
         in_kernel: bool,
         symbols: Callable[[], KernelSymbols],
+        look: Look = PLAIN,
     ) -> None:
+        self._look = look
         self._name = name
         self._in_kernel = in_kernel
         self._symbols = symbols
@@ -60,7 +65,8 @@ class EventRenderer:
         head = f"{seconds:>6}.{nanoseconds // 1000:06} {hit.cpu:>3} {hit.tid:>8}  {comm:<16}"
         place = self._place(values)
         shown = [f"{key}={self._value(key, value)}" for key, value in values.items()]
-        return printable(" ".join([head, self._name, *place, *shown])) + "\n"
+        name = f"{self._look.probe}{printable(self._name)}{self._look.end}"
+        return " ".join([printable(head), name, *map(printable, (*place, *shown))]) + "\n"
 
     def json(self, hit: TraceRecord) -> str:
         """Return a line of JSON."""

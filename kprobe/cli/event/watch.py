@@ -20,7 +20,7 @@ from kprobe.cli.event.definitions import (
 from kprobe.cli.event.rendering import COMM, EventRenderer
 from kprobe.events.naming import renamed
 from kprobe.events.values import Argument, Comm
-from usdt.engine.cli.click_group import SIZE, plural, say
+from usdt.engine.cli.click_group import SIZE, plural, say, warn
 from usdt.engine.cli.options import output_options, stop_options
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.output_file import OutputFile
@@ -110,6 +110,7 @@ class _Watch:
                     event_format,
                     in_kernel=given[name].file != EVENT_FILES["user"],
                     symbols=lambda: self._kernel,
+                    look=output.look,
                 )
                 as_json = self.options["as_json"]
                 self.render[name] = renderer.json if as_json else renderer.text
@@ -117,7 +118,7 @@ class _Watch:
             self._loop(session, output, stop)
             lost = session.lost()
             if session.damaged:
-                say(f"could not decode all of {plural(session.damaged, 'page')} of the buffer")
+                warn(f"could not decode all of {plural(session.damaged, 'page')} of the buffer")
         say(f"{plural(self.count, 'event')}, {lost} lost")
 
     def _loop(self, session: EventSession, output: OutputFile, stop: StopSignals) -> None:

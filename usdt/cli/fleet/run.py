@@ -69,7 +69,8 @@ class Run:
         self.merged = Merged(by_host=values["by"] == "host", choice=choice, whole=command.whole)
         as_text = self.answers.add if command.answer is Answer.TEXT else None
         self.machines = [Machine(name, self.word, self._take, as_text) for name in names]
-        self.text = EventText(max(map(len, names)), realtime=command.realtime)
+        width = max(map(len, names))
+        self.text = EventText(width, realtime=command.realtime, look=output.look)
         self.drawn = time.monotonic()
         self.live = (
             output.terminal

@@ -153,7 +153,7 @@ class _Run:
     def _write_events(self) -> None:
         realtime = self.options.choice.realtime
         width = max((len(escape(host)) for host in self.merge.hosts), default=0)
-        text = EventText(width, realtime=realtime)
+        text = EventText(width, realtime=realtime, look=self.output.look)
         batch: list[str] = []
         for event in self.inputs.events():
             if self.options.wanted is not None and not self.options.wanted(event[2]["probe"]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.terminal.look import PLAIN
 from usdt.engine.aggregate.output.text import duration
 from usdt.engine.merge.keys import part_of
 from usdt.engine.merge.numbers import BadResultError
@@ -13,6 +14,8 @@ from usdt.engine.output.wall_clock import WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from usdt.base.terminal.look import Look
 
 __all__ = ("EventText", "words_of")
 
@@ -25,11 +28,13 @@ class EventText:
     Args:
         width: characters of the column of hosts.
         realtime: whether to show dates.
+        look: the colours.
     """
 
-    def __init__(self, width: int, *, realtime: bool) -> None:
+    def __init__(self, width: int, *, realtime: bool, look: Look = PLAIN) -> None:
         clock = WallClock(0)
         self._width = width
+        self._look = look
         self._when = clock.iso if realtime else clock.time_of_day
 
     def lines(self, time: int, host: str, found: dict[str, Any]) -> str:
@@ -48,7 +53,8 @@ class EventText:
         head = (
             f"{self._when(time)}  {escape(host):<{self._width}}{_lasted(found)}  "
             f"{escape(str(found.get('cpu', ''))):>3}  {_who(found):>9}  "
-            f"{escape(str(found.get('comm', ''))):<15}  {escape(found['probe']):<24}"
+            f"{escape(str(found.get('comm', ''))):<15}  "
+            f"{self._look.probe}{escape(found['probe']):<24}{self._look.end}"
         )
         line = "  ".join([head, *(word for word in words if word)]).rstrip()
         return line + "".join(f"\n{_INDENT}{frame}" for frame in frames) + "\n"
