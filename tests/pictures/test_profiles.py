@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -12,7 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from hostile import HOSTILE
 from pictures.profiles import shop
+from profile_formats import PprofSample, pprof_samples, pprof_types, speedscope_file
 
+from usdt.base.text import printable
 from usdt.pictures.folded import add_folded
 from usdt.pictures.frames import frames_of, joined
 from usdt.pictures.pprof import pprof
@@ -51,14 +51,35 @@ def test_go_reads_a_pprof_profile(tmp_path: Path) -> None:
     assert "1: 0x0/0xffffffffffffffff/0x0 shop ab12 [FN][LN][IN]" in lines
 
 
+def test_a_pprof_profile_has_all_of_a_profile() -> None:
+    data = pprof(shop())
+    assert pprof_types(data) == [("duration", "nanoseconds"), ("hits", "count")]
+    native, python, java = pprof_samples(data)
+    assert native == PprofSample(
+        (3, 3000),
+        {"comm": "shop"},
+        (("total", "/src/shop.c", 9), ("sell", "/src/shop.c", 13), ("main", "", 0)),
+        (("shop", "ab12"), ("shop", "ab12")),
+    )
+    assert python.frames == (("vfs_read", "", 0), ("Worker.run", "/srv/app.py", 8), ("main", "", 0))
+    assert python.modules == (("[kernel]", "cd34"), ("", ""), ("shop", "ab12"))
+    assert (java.values, java.frames[0]) == ((1, 2000), ("int Shop.go(int)", "", 0))
+
+
+def test_hostile_texts_stay_texts_in_pprof() -> None:
+    samples = pprof_samples(pprof(_hostile()))
+    assert len(samples) == len(HOSTILE)
+    for sample, wanted in zip(samples, map(printable, HOSTILE), strict=True):
+        assert sample.frames == ((wanted, wanted, 0),)
+        assert sample.modules == ((wanted, ""),)
+
+
 def test_a_pprof_profile_is_the_same_each_time() -> None:
     assert pprof(shop()) == pprof(shop())
-    assert b"Worker.run" in gzip.decompress(pprof(shop()))
-    assert gzip.decompress(pprof(_hostile()))
 
 
 def test_speedscope_has_a_profile_for_each_weight() -> None:
-    made = json.loads(speedscope(shop()))
+    made = speedscope_file(speedscope(shop()))
     names = [frame["name"] for frame in made["shared"]["frames"]]
     assert names == ["shop", "main", "sell", "total", "Worker.run", "vfs_read", "int Shop.go(int)"]
     hits, duration = made["profiles"]
@@ -67,7 +88,8 @@ def test_speedscope_has_a_profile_for_each_weight() -> None:
     assert duration["endValue"] == 10000
     assert duration["samples"][0] == [0, 1, 2, 3]
     assert made["activeProfileIndex"] == 1
-    assert json.loads(speedscope(_hostile()))
+    frames = speedscope_file(speedscope(_hostile()))["shared"]["frames"]
+    assert {frame.get("file", "") for frame in frames} >= {*map(printable, HOSTILE)}
 
 
 def test_an_svg_is_searched_and_zoomed(browser: Browser, tmp_path: Path) -> None:
