@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from java_programs import compiled, java
+from profile_formats import pprof_samples, speedscope_file
 from skips import requires_root
+from tracing_tools import usdt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,8 +21,8 @@ pytestmark = requires_root
 _PROBE = "uprobe:libc:malloc"
 
 
-def _usdt(*words: object, code: int = 0) -> str:
-    command = [sys.executable, "-m", "usdt", *map(str, words)]
+def _usdt(*words: object, code: int = 0, program: str = "usdt") -> str:
+    command = [sys.executable, "-m", program, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
@@ -39,18 +41,88 @@ def test_counts_by_stack_become_all_pictures(tmp_path: Path) -> None:
     words = ("--flame", page, "--speedscope", scope, "--pprof", profile)
     _usdt("count", "-c", "ls /", *words, _PROBE)
     assert '"malloc"' in page.read_text()
-    names = [frame["name"] for frame in json.loads(scope.read_text())["shared"]["frames"]]
-    assert {"ls", "malloc"} <= {*names}
-    assert b"malloc" in gzip.decompress(profile.read_bytes())
+    made = speedscope_file(scope.read_text())
+    assert {"ls", "malloc"} <= {frame["name"] for frame in made["shared"]["frames"]}
+    samples = pprof_samples(profile.read_bytes())
+    assert {sample.frames[0][0] for sample in samples} == {"malloc"}
+    assert made["profiles"][0]["endValue"] == sum(sample.values[0] for sample in samples)
 
 
 def test_spans_weigh_their_duration(tmp_path: Path) -> None:
     scope = tmp_path / "a.json"
     _usdt("spans", "-c", "ls /", "--ustack", "--speedscope", scope, _PROBE)
-    hits, duration = json.loads(scope.read_text())["profiles"]
+    hits, duration = speedscope_file(scope.read_text())["profiles"]
     assert (hits["name"], duration["name"]) == ("hits", "duration")
     assert duration["unit"] == "nanoseconds"
     assert duration["endValue"] > hits["endValue"] > 0
+
+
+_WRITES = """
+import os
+def sell():
+    os.getppid()
+def serve():
+    for _ in range(50):
+        sell()
+serve()
+"""
+
+
+def test_functions_of_python_have_their_files_and_lines(tmp_path: Path) -> None:
+    program, page, profile = (tmp_path / name for name in ("shop.py", "a.html", "a.pb.gz"))
+    program.write_text(_WRITES)
+    words = ("--pystack", "--flame", page, "--pprof", profile, "syscall:getppid")
+    _usdt("count", "-c", f"{sys.executable} {program}", *words)
+    (sample,) = pprof_samples(profile.read_bytes())
+    lines = [(name, line) for name, file, line in sample.frames if file == str(program)]
+    assert lines == [("sell", 4), ("serve", 7), ("<module>", 8)]
+    assert sample.values == (50,)
+    assert '"sell (shop.py:4)"' in page.read_text()
+
+
+def test_compiled_methods_of_java_have_their_names(tmp_path: Path) -> None:
+    profile = tmp_path / "a.pb.gz"
+    options = ("-XX:+PreserveFramePointer", "-XX:CompileCommand=dontinline,Stops*::*")
+    words = ("--jit-map", "--pprof", profile, "-n", 1, "hotspot:thread__sleep__begin")
+    with (
+        java(compiled(tmp_path, "Stops"), "Stops", *options, "-XX:CompileCommand=quiet") as running,
+        usdt("count", "-p", running.pid, *words) as tool,
+    ):
+        tool.wait_tracing()
+        running.say("4")
+        running.hear("stopped")
+        tool.finish()
+    samples = [one for one in pprof_samples(profile.read_bytes()) if "Stops" in str(one.frames)]
+    assert len(samples) == 1
+    named = zip(samples[0].frames, samples[0].modules, strict=True)
+    methods = [name for (name, _, _), (file, _) in named if file == f"perf-{running.pid}.map"]
+    assert sum("Stops.choose" in name for name in methods) >= 2
+
+
+def test_time_off_the_processor_is_what_a_stack_weighs(tmp_path: Path) -> None:
+    scope = tmp_path / "a.json"
+    switch = "tracepoint:sched:sched_switch"
+    pairs = ("--key", "prev_pid", "--end-key", "next_pid", "--at-start", "--by", "comm,kstack")
+    name = f"nap-{os.getpid()}"
+    naps = f"""import time
+open("/proc/self/comm", "w").write("{name}")
+while True: time.sleep(0.01)"""
+    with subprocess.Popen([sys.executable, "-c", naps]) as sleeper:
+        try:
+            probes = (f'{switch}(prev_comm == "{name}")', f'{switch}(next_comm == "{name}")')
+            _usdt("latency", *probes, *pairs, "-n", 5, "--speedscope", scope, program="kprobe")
+        finally:
+            sleeper.kill()
+    made = speedscope_file(scope.read_text())
+    hits, duration = made["profiles"]
+    names = [frame["name"] for frame in made["shared"]["frames"]]
+    asleep = [
+        weight
+        for stack, weight in zip(duration["samples"], duration["weights"], strict=True)
+        if any("nanosleep" in names[index] for index in stack)
+    ]
+    assert hits["endValue"] >= 5
+    assert sum(asleep) >= 10_000_000
 
 
 def test_a_recording_is_drawn(tmp_path: Path) -> None:
