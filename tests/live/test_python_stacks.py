@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -24,6 +25,10 @@ import usdt
 from usdt.base.errors import NotSupported
 from usdt.bpf import features
 from usdt.engine.compiler.codegen import python_stack
+from usdt.engine.compiler.codegen.python_frames import RUNTIMES
+from usdt.symbolize.file_cache import FileCache
+from usdt.symbolize.python_stacks import PythonStacks
+from usdt.symbolize.sources.build_id_files import BuildIdFiles
 
 pytestmark = requires_root
 
@@ -283,6 +288,22 @@ _CHILDREN = """
     start()
     time.sleep(60)
 """
+
+
+def test_only_processes_that_are_traced_are_looked_at(tmp_path: Path) -> None:
+    program = written(tmp_path, _PLACES)
+    with (
+        running(PYTHONS[0], program) as (traced, _),
+        running(PYTHONS[0], program) as (other, _),
+        contextlib.closing(FileCache("", BuildIdFiles())) as cache,
+        PythonStacks(cache) as stacks,
+    ):
+        runtimes = stacks.open([traced])[RUNTIMES]
+        stacks.follow((), (traced, other), ())
+        assert [int.from_bytes(pid, "little") for pid, _ in runtimes.items()] == [traced]
+        stacks.open()  # another session traces all
+        stacks.follow((), (other,), ())
+        assert len([*runtimes.items()]) == 2
 
 
 @each_python

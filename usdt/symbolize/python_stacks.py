@@ -57,11 +57,18 @@ class PythonStacks(Closeable):
         self._codes: dict[tuple[int, CodeKey], CodeObject | None] = {}
         self._told: set[tuple[int, CodeKey | str]] = set()  # what a recording has
         self._restored = 0  # code objects from a recording
+        self._only: frozenset[int] = frozenset()  # the processes that are traced; empty for all
 
-    def open(self) -> dict[str, Map]:
-        """Return the maps that programs use, by name; make them at the first call."""
+    def open(self, pids: Iterable[int] = ()) -> dict[str, Map]:
+        """Return the maps that programs use, by name; make them at the first call.
+
+        ``pids`` are the only processes that are traced; empty for all.
+        """
+        only = frozenset(pids)
         if not self.maps:
             self.maps = {spec.name: spec.create() for spec in PYTHON_MAPS}
+            self._only = only
+        self._only = self._only | only if self._only and only else frozenset()
         return self.maps
 
     def close(self) -> None:
@@ -95,7 +102,9 @@ class PythonStacks(Closeable):
     def follow(
         self, executed: Iterable[int], mapped: Iterable[int], forked: Iterable[tuple[int, int]]
     ) -> None:
-        """Let programs know processes that have changed.
+        """Let programs know processes that have changed, if they are traced.
+
+        To look at a process takes milliseconds, in which those that are traced run on.
 
         Args:
             executed: they run another program.
@@ -107,7 +116,8 @@ class PythonStacks(Closeable):
         for pid in executed:
             self.forget(pid)
         for pid in mapped:
-            self.examine(pid)
+            if not self._only or pid in self._only:
+                self.examine(pid)
 
     def forked(self, pid: int, parent: int) -> None:
         """Let programs know a child, which has the memory of its parent."""

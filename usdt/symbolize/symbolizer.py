@@ -204,7 +204,7 @@ class Symbolizer(Closeable):
             pids: the only processes that are traced; empty for all.
         """
         python = self._python_stacks()
-        maps = python.open()
+        maps = python.open(pids)
         for pid in pids or processes():
             python.examine(pid)
         return PythonProcesses(maps, self.descriptors, self.look)
