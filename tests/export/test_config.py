@@ -25,6 +25,11 @@ def text(**changes: str | None) -> str:
     return "\n".join(["[[metric]]", *(f"{key} = {value}" for key, value in keys.items())])
 
 
+def histogram(**changes: str) -> str:
+    """A histogram's table with other keys."""
+    return text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', **changes)
+
+
 def load(folder: Path, content: str) -> object:
     """Read a configuration."""
     (folder / "c.toml").write_text(content)
@@ -66,27 +71,27 @@ MISTAKES = {
     "true as a number": (text(max_series="true"), "max_series: expected an integer"),
     "the same name": (text() + "\n" + text(), "[[metric]] a: name: used twice"),
     "a range backwards": (
-        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', range="[5, 1]"),
+        histogram(range="[5, 1]"),
         "range: expected two integers, low and high",
     ),
     "bounds that descend": (
-        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets="[5, 1]"),
+        histogram(buckets="[5, 1]"),
         "buckets: 1 after 5: expected ascending bounds",
     ),
     "bounds with nothing between": (
-        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets="[1, 1.5]"),
+        histogram(buckets="[1, 1.5]"),
         "buckets: no value is above 1 and up to 1.5: leave one of them out",
     ),
     "bounds that are text": (
-        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets='["1"]'),
+        histogram(buckets='["1"]'),
         "buckets: expected numbers; write buckets = ",
     ),
     "no bounds": (
-        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets="[]"),
+        histogram(buckets="[]"),
         "buckets: 0 bounds; expected 1 to 200",
     ),
     "too fine powers": (
-        text(type='"histogram"', probe='"/bin/x:p:n(arg0)"', buckets='"log2:16"'),
+        histogram(buckets='"log2:16"'),
         "buckets: 'log2:16': not buckets; write buckets = ",
     ),
     "spans without a collector": (

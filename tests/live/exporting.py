@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ("Exporter", "Samples", "exporting")
+__all__ = ("Exporter", "Samples", "exporting", "metric")
 
 OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
@@ -53,6 +53,12 @@ class Exporter:
     def wait(self, expected: float, name: str, **labels: str) -> None:
         """Wait until a sample has a value."""
         until(lambda: self.value(name, **labels) == expected, f"{name} {labels} to be {expected}")
+
+
+def metric(name: str, kind: str, probe: str, **more: str) -> str:
+    """The table of a metric in a configuration; the values of other keys are TOML."""
+    keys = {"name": f'"{name}"', "help": '"h"', "type": f'"{kind}"', "probe": f'"{probe}"'} | more
+    return "\n".join(["", "[[metric]]", *(f"{key} = {value}" for key, value in keys.items()), ""])
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from collector import collecting, metrics_of, spans_of
-from exporting import exporting
+from exporting import exporting, metric
 from fixtures import build, start
 
 if TYPE_CHECKING:
@@ -18,31 +18,12 @@ def test_histograms_are_exponential(tmp_path: Path) -> None:
     threads = shutil.copy(build("default", "threads"), tmp_path / "threads")
     probe = f"{threads}:threads:hit"
     with collecting() as server:
-        config = f"""
-[otlp]
-endpoint = "{server.url}"
-interval = 3600
-
-[[metric]]
-name = "hits"
-help = "h"
-type = "counter"
-probe = "{probe}"
-by = {{ thread = "arg0" }}
-
-[[metric]]
-name = "round_number"
-help = "h"
-type = "histogram"
-probe = "{probe}(arg1)"
-
-[[metric]]
-name = "pause_seconds"
-help = "h"
-type = "histogram"
-probe = "{probe}"
-end = "{probe}"
-"""
+        config = (
+            f'[otlp]\nendpoint = "{server.url}"\ninterval = 3600\n'
+            + metric("hits", "counter", probe, by='{ thread = "arg0" }')
+            + metric("round_number", "histogram", f"{probe}(arg1)")
+            + metric("pause_seconds", "histogram", probe, end=f'"{probe}"')
+        )
         with (
             exporting(tmp_path / "c.toml", config),
             start(threads, "-w", "-t", 8, "-n", 100) as program,

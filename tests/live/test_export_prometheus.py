@@ -13,7 +13,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import debian
-from exporting import exporting
+from exporting import exporting, metric
 from fixtures import build, start
 from patience import patient
 from tracing_tools import until
@@ -68,9 +68,8 @@ def prometheus(target: str, folder: Path, *features: str) -> Iterator[Prometheus
     (folder / "prometheus.yml").write_text(SCRAPES.format(target=target))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    enabled = [f"--enable-feature={name}" for name in features]
     words = [
-        *enabled,
+        *(f"--enable-feature={name}" for name in features),
         "--config.file",
         folder / "prometheus.yml",
         "--storage.tsdb.path",
@@ -78,7 +77,7 @@ def prometheus(target: str, folder: Path, *features: str) -> Iterator[Prometheus
     ]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
-            [program, *words, *enabled, f"--web.listen-address={address}"], stdout=log, stderr=log
+            [program, *words, f"--web.listen-address={address}"], stdout=log, stderr=log
         )
     try:
         yield Prometheus(address)
@@ -87,35 +86,35 @@ def prometheus(target: str, folder: Path, *features: str) -> Iterator[Prometheus
         server.wait(patient(30))
 
 
-def test_prometheus_reads_counters_and_histograms(tmp_path: Path) -> None:
-    threads = shutil.copy(build("default", "threads"), tmp_path / "threads")
-    config = f"""
-[[metric]]
-name = "hits"
-help = 'Hits "\\\\ of a thread'
-type = "counter"
-probe = "{threads}:threads:hit"
-by = {{ thread = "arg0" }}
+@contextlib.contextmanager
+def scraped(folder: Path, config: str, *features: str) -> Iterator[Prometheus]:
+    """A server that scrapes an exporter; ``THREADS`` in the configuration is the traced program.
 
-[[metric]]
-name = "round_number"
-help = "Rounds"
-type = "histogram"
-probe = "{threads}:threads:hit(arg1)"
-
-[[metric]]
-name = "pause_seconds"
-help = "Time between hits"
-type = "histogram"
-probe = "{threads}:threads:hit"
-end = "{threads}:threads:hit"
-"""
+    Its eight threads have hit 100 times each.
+    """
+    threads = shutil.copy(build("default", "threads"), folder / "threads")
     with (
-        exporting(tmp_path / "c.toml", config) as exporter,
+        exporting(folder / "c.toml", config.replace("THREADS", str(threads))) as exporter,
         start(threads, "-w", "-t", 8, "-n", 100) as program,
-        prometheus(exporter.url.split("/")[2], tmp_path) as server,
+        prometheus(exporter.url.split("/")[2], folder, *features) as server,
     ):
         program.fire()
+        yield server
+        (target,) = server.ask("targets")["activeTargets"]
+        assert (target["health"], target["lastError"]) == ("up", "")
+
+
+HIT = "THREADS:threads:hit"
+PAUSES = metric("pause_seconds", "histogram", HIT, end=f'"{HIT}"')
+
+
+def test_prometheus_reads_counters_and_histograms(tmp_path: Path) -> None:
+    config = (
+        metric("hits", "counter", HIT, help="'Hits \"\\\\ of a thread'", by='{ thread = "arg0" }')
+        + metric("round_number", "histogram", f"{HIT}(arg1)")
+        + PAUSES
+    )
+    with scraped(tmp_path, config) as server:
         server.wait("sum(hits_total)", 800)
         assert server.wait('hits_total{thread="3"}', 100)["job"] == "usdt"
         server.wait("round_number_sum", 8 * sum(range(100)))
@@ -128,33 +127,11 @@ end = "{threads}:threads:hit"
         known = server.ask("metadata")
         assert known["round_number"][0]["type"] == "histogram"
         assert known["hits"][0]["type"] == "counter"
-        (scraped,) = server.ask("targets")["activeTargets"]
-        assert (scraped["health"], scraped["lastError"]) == ("up", "")
 
 
 def test_prometheus_reads_native_histograms(tmp_path: Path) -> None:
-    threads = shutil.copy(build("default", "threads"), tmp_path / "threads")
-    config = f"""
-[[metric]]
-name = "round_number"
-help = "Rounds"
-type = "histogram"
-probe = "{threads}:threads:hit(arg1)"
-buckets = "log2:8"
-
-[[metric]]
-name = "pause_seconds"
-help = "Time between hits"
-type = "histogram"
-probe = "{threads}:threads:hit"
-end = "{threads}:threads:hit"
-"""
-    with (
-        exporting(tmp_path / "c.toml", config) as exporter,
-        start(threads, "-w", "-t", 8, "-n", 100) as program,
-        prometheus(exporter.url.split("/")[2], tmp_path, "native-histograms") as server,
-    ):
-        program.fire()
+    config = metric("round_number", "histogram", f"{HIT}(arg1)", buckets='"log2:8"') + PAUSES
+    with scraped(tmp_path, config, "native-histograms") as server:
         server.wait("histogram_count(round_number)", 800)
         server.wait("histogram_sum(round_number)", 8 * sum(range(100)))
         # 2^5.625 is 49.35, the bound of a bucket: rounds 0 to 49 are below.
@@ -164,5 +141,3 @@ end = "{threads}:threads:hit"
         (middle,) = server.query("histogram_quantile(0.5, pause_seconds)")
         assert 2**-30 < middle[1] < 64
         server.wait("histogram_count(pause_seconds)", 8 * 99)
-        (scraped,) = server.ask("targets")["activeTargets"]
-        assert (scraped["health"], scraped["lastError"]) == ("up", "")
