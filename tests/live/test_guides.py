@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ if not (ROOT / "README.md").exists():
     pytest.skip("needs README.md, which virtual machines lack", allow_module_level=True)
 
 import service_processes
+from services import Dialogue
 from skips import need_program
 from test_readme import consoles, needs_python, run
 
@@ -22,7 +24,16 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.usefixtures("ringbuf", "cookies", "vmlinux_btf"), needs_python]
 
-_PAGES = ("tutorial", "slow-sql", "gc-pauses", "who-calls", "leaks", "locks", "own-probes")
+_PAGES = (
+    "tutorial",
+    "slow-sql",
+    "gc-pauses",
+    "who-calls",
+    "leaks",
+    "locks",
+    "own-probes",
+    "flame-graphs",
+)
 _OURS = re.compile(r"^\| `.*` \| `((?:usdt|kprobe) [^`]*)` \|$", re.MULTILINE)
 _COMPARED = _OURS.findall((ROOT / "docs" / "coming-from.md").read_text())
 
@@ -46,7 +57,12 @@ def _surroundings(text: str, folder: Path) -> Iterator[dict[str, int]]:
     with contextlib.ExitStack() as stack:
         if "-a postgresql" in text:
             stack.enter_context(service_processes.contended())
-        yield stack.enter_context(service_processes.java(folder)) if "$JAVA" in text else {}
+        pids = stack.enter_context(service_processes.java(folder)) if "$JAVA" in text else {}
+        if "$KITCHEN" in text:
+            kitchen = stack.enter_context(Dialogue(sys.executable, folder / "kitchen.py"))
+            kitchen.hear("open")
+            pids = {"KITCHEN": kitchen.pid}
+        yield pids
 
 
 @pytest.mark.parametrize("page", _PAGES)
