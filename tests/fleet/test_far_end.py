@@ -66,7 +66,7 @@ class Far:
         request = {"word": "W", "digest": kept.digest, "size": len(kept.content)}
         command = far_command({**request, "patience": 60, "beat": 60, "command": words, **more})
         self.child = subprocess.Popen(
-            transport_words(template_words("sh -c", 5), "web1", command),
+            transport_words(template_words("sh -c {command} {node}", 5), "web1", command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"PATH": os.environ["PATH"], "HOME": str(home)},
@@ -323,6 +323,25 @@ def test_the_far_end_needs_the_standard_library_only() -> None:
     assert "from usdt" not in text
 
 
-def test_a_transport_whose_program_is_not_here_is_an_error() -> None:
-    with pytest.raises(TargetError, match=r"^--via no\\x1bsuch \{node\}: there is no program"):
-        template_words("no\x1bsuch {node}", 5)
+@pytest.mark.parametrize(
+    ("via", "said"),
+    [
+        ("no\x1bsuch {node}", r"no\x1bsuch {node}: there is no program no\x1bsuch on this machine"),
+        ("srun", "srun: there is no program srun on this machine: install slurm-client"),
+        ("sh -c", "sh -c: has no {node}: every machine would be the same one"),
+        ("", ": empty; give ssh, clush, kubectl, srun or a command with {node}"),
+    ],
+)
+def test_a_transport_that_cannot_work_is_an_error(
+    via: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/bin")
+    with pytest.raises(TargetError) as caught:
+        template_words(via, 5)
+    assert str(caught.value).removeprefix("--via").removeprefix(" ") == said
+
+
+def test_clush_is_found_beside_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install ClusterShell")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert template_words("clush", 5)[0] == f"{Path(sys.executable).parent}/clush"

@@ -34,7 +34,11 @@ def test_usage_errors(words: list[str], said: str) -> None:
 
 @pytest.mark.parametrize(
     ("via", "said"),
-    [("sh 'x", "--via sh 'x: No closing quotation"), ("", "--via: empty")],
+    [
+        ("sh 'x", "--via sh 'x: No closing quotation"),
+        ("", "--via: empty"),
+        ("sh", "--via sh: has no"),
+    ],
 )
 def test_templates_that_cannot_be_split(via: str, said: str) -> None:
     done = run_usdt("fleet", "--nodes", "n1", "--via", via, "--", "count", "x:y")

@@ -16,8 +16,9 @@ from tracing_tools import USDT
 
 from usdt.base.frozen import frozen
 
-__all__ = ("HITS", "Answer", "asked", "far_processes", "hits_program", "tracing_processes")
+__all__ = ("HITS", "SHELL", "Answer", "asked", "far_processes", "hits_program", "tracing_processes")
 
+SHELL = "sh -c {command} {node}"  # a machine that is this one
 HITS = 200  # hits of threads:hit on each machine
 
 
@@ -37,7 +38,7 @@ class Answer:
         return found
 
 
-def asked(*words: str, via: str = "sh -c", environment: dict[str, str] | None = None) -> Answer:
+def asked(*words: str, via: str = SHELL, environment: dict[str, str] | None = None) -> Answer:
     """Run the command to its end; with ``--json``, its objects are read."""
     pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install ClusterShell")
     done = subprocess.run(

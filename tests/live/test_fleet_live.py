@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fleets import HITS, asked, far_processes, hits_program, tracing_processes
+from fleets import HITS, SHELL, asked, far_processes, hits_program, tracing_processes
 from processes import running
 from tracing_tools import USDT, until
 
@@ -156,7 +156,7 @@ def test_a_failure_is_grouped_and_the_others_count(tmp_path: Path) -> None:
 def test_a_machine_that_does_not_start_is_late() -> None:
     found = asked(
         *("--nodes", "n[1-2]", "--timeout", "0.3", "--json", "--", "count", "-a", PROBE),
-        via="sleep 100 {command}",
+        via="sleep 100 {node} {command}",
     )
     assert found.status == 1
     assert found.fleet["failed"] == 2  # sleep(1) refuses the word
@@ -165,7 +165,7 @@ def test_a_machine_that_does_not_start_is_late() -> None:
 def test_a_silent_machine_is_late() -> None:
     found = asked(
         *("--nodes", "n[1-2]", "--timeout", "300ms", "--json", "--", "count", "-a", PROBE),
-        via="sh -c 'sleep 100' {command}",
+        via="sh -c 'sleep 100' {node} {command}",
     )
     assert (found.status, found.fleet["late"]) == (1, 2)
     assert found.fleet["reasons"][0]["reason"] == "no answer within 0.3 s"
@@ -185,7 +185,7 @@ def mark(tmp_path: Path) -> str:
 
 def started(mark: str, nodes: int, *options: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(
-        [USDT, "fleet", "--nodes", f"n[1-{nodes}]", "--via", "sh -c", *options, "--json", "--",
+        [USDT, "fleet", "--nodes", f"n[1-{nodes}]", "--via", SHELL, *options, "--json", "--",
          "kprobe", "count", "syscall:execve", "-d", mark],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -193,10 +193,13 @@ def started(mark: str, nodes: int, *options: str) -> subprocess.Popen[str]:
     return child
 
 
-def test_an_interrupt_ends_every_far_end_and_shows_what_there_is(mark: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_every_far_end_and_shows_what_there_is(
+    mark: str, number: signal.Signals
+) -> None:
     with started(mark, 3) as child:
         until(lambda: tracing_processes(mark) == 3, "programs to be attached", timeout=30)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         until(lambda: not far_processes(mark), "far ends to end", timeout=30)
         output, _ = child.communicate(timeout=30)
     assert '"answered": 3' in output

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pkgutil
 import shlex
 import shutil
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,13 @@ TRANSPORTS = {
     "srun": "srun --quiet --ntasks=1 --nodelist={node} sh -c",
 }
 
+_PACKAGES = {
+    "ssh": "openssh-client",
+    "clush": "clustershell",
+    "kubectl": "kubectl",
+    "srun": "slurm-client",
+}
+
 # Finds a Python that is recent enough. It has no single quotes, and no exclamation mark for csh.
 _FIND_PYTHON = (
     "for p in python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11; do "
@@ -50,7 +59,8 @@ def template_words(via: str, timeout: float) -> list[str]:
     """Return the words of a transport: of its name, or of a template.
 
     Raises:
-        TargetError: the template cannot be split into words, has none, or its program is not here.
+        TargetError: the template cannot be split into words, has none, does not name the machine,
+            or its program is not here.
     """
     text = TRANSPORTS.get(via, via).replace("{timeout}", str(max(1, round(timeout))))
     try:
@@ -59,10 +69,24 @@ def template_words(via: str, timeout: float) -> list[str]:
         raise TargetError(f"--via {printable(via)}: {err}") from err
     if not words:
         raise TargetError("--via: empty; give ssh, clush, kubectl, srun or a command with {node}")
-    if shutil.which(words[0]) is None:
-        program = printable(words[0])
-        raise TargetError(f"--via {printable(via)}: there is no program {program} on this machine")
+    if not any(_NODE in word for word in words):
+        raise TargetError(
+            f"--via {printable(via)}: has no {{node}}: every machine would be the same one"
+        )
+    words[0] = _program(words[0], via)
     return words if any(_COMMAND in word for word in words) else [*words, _COMMAND]
+
+
+def _program(name: str, via: str) -> str:
+    # Returns the path of a transport's program; clush may have come along with ClusterShell.
+    beside = os.path.dirname(sys.executable) if name == "clush" else ""  # noqa: PTH120 - text
+    found = shutil.which(name) or (shutil.which(name, path=beside) if beside else None)
+    if found is None:
+        hint = f": install {_PACKAGES[name]}" if name in _PACKAGES else ""
+        raise TargetError(
+            f"--via {printable(via)}: there is no program {printable(name)} on this machine{hint}"
+        )
+    return found
 
 
 def transport_words(template: Sequence[str], node: str, command: str) -> list[str]:
