@@ -139,6 +139,18 @@ def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
     assert not (temporary / f"usdt-{kept.digest}.pyz").exists()
 
 
+def test_a_folder_that_cannot_take_the_copy_is_named(tmp_path: Path) -> None:
+    kept = app(_OURS)
+    folder = tmp_path / ".cache" / "usdt-fleet"
+    with Far(tmp_path, kept) as far:
+        assert far.line() == "usdt-fleet W need"
+        folder.rmdir()
+        far.send(kept.content)
+        assert far.line() == (
+            f"usdt-fleet W fail {folder}: no copy of the toolkit: No such file or directory"
+        )
+
+
 def test_damage_on_the_way_is_found(tmp_path: Path) -> None:
     kept = app("print(1)")
     with Far(tmp_path, kept) as far:

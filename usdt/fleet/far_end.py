@@ -150,10 +150,10 @@ def _receive(path: Path, request: dict[str, Any]) -> None:
         with os.fdopen(number, "wb") as file:
             file.write(content)
         partial.replace(path)
-    except OSError:
+    except OSError as err:
         with contextlib.suppress(OSError):
             partial.unlink()
-        raise
+        raise _NotStarted(f"{path.parent}: no copy of the toolkit: {err.strerror}") from err
 
 
 def _opened(path: Path, digest: str) -> int:
