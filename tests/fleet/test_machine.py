@@ -77,9 +77,11 @@ def test_a_line_of_another_run_is_not_ours() -> None:
         (RUN + b'{"a": 1}\n', b"", 255, "the connection was lost before the command had ended"),
         (RUN + b"usdt-fleet W exit 1\n", b"tracing\nError: no \x1b[2J probe\n", 0,
          r"no \x1b[2J probe"),
+        (RUN + b"usdt-fleet W fail it ended early\nusdt-fleet W exit 0\n", b"", 0,
+         "it ended early"),
         (RUN + b"usdt-fleet W exit 137\n", b"", 0, "the command exited with status 137"),
     ],
-    ids=["refused", "no program", "old Python", "lost", "error", "killed"],
+    ids=["refused", "no program", "old Python", "lost", "error", "ended early", "killed"],
 )  # fmt: skip
 def test_a_failure_has_a_reason(output: bytes, errors: bytes, status: int, reason: str) -> None:
     one, _ = machine()

@@ -9,7 +9,7 @@ whoever asked has gone. Nothing here waits for a reader without hearing standard
     run           the command starts
     alive         the command runs on; nothing else was to be said for a while
     exit STATUS   the command has ended, and its output is complete
-    fail REASON   the command cannot be started
+    fail REASON   the command cannot be started, or was ended by a silence
     clean N       N copies were removed
 """
 
@@ -268,6 +268,9 @@ class _Supervisor:
             status = number if number >= 0 else 128 - number
             self._pass_on_the_rest()
             self._waiting += b"" if self._whole else b"\n"
+            if not self._patient:
+                reason = f"it ended early: nothing was heard for {self._patience:g} s"
+                self._waiting += f"usdt-fleet {self._word} fail {reason}\n".encode()
             self._waiting += f"usdt-fleet {self._word} exit {status}\n".encode()
             self._open = False
             self._pass_on_the_rest()

@@ -134,7 +134,7 @@ class Machine:
             return
         self._out.end()
         self._err.end()
-        if self._status == 0:
+        if self._status == 0 and not self._said:
             self.state = State.ANSWERED
             return
         self.reason = self._shared(self._why(status))
