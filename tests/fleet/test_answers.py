@@ -57,9 +57,9 @@ def test_a_machine_that_prints_nothing_has_answered() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "_MOST_TEXT", 3)
-    monkeypatch.setattr(answers, "_MOST_LINES", 2)
+    monkeypatch.setattr(answers, "_MOST_LINES", 4)
     found = Answers()
-    asked(found, "a", b"xx\nx\nxx\nyyyy\n")
-    asked(found, "b", b"zz\nx\n")
-    assert [lines for _, lines in found.groups()] == [(b"xx", b"x"), (b"x",)]
+    asked(found, "a", b"xx\nx\nyyyy\n")
+    asked(found, "b", b"zz\nx\nx\nx\n")
+    assert [lines for _, lines in found.groups()] == [(b"xx", b"x"), (b"x", b"x")]
     assert found.left_out == 3

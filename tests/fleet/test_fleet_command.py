@@ -46,6 +46,24 @@ def test_templates_that_cannot_be_split(via: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("nodes", "those"),
+    [
+        ("@db", "n[1-3] (3)"),
+        ("@db!n2", "n[1,3] (2)"),
+        ("@db&n[2-9]", "n[2-3] (2)"),
+        ("web[01-03],db1", "db1,web[01-03] (4)"),
+    ],
+)
+def test_groups_and_ranges_name_machines(tmp_path: Path, nodes: str, those: str) -> None:
+    pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install ClusterShell")
+    (tmp_path / "groups.conf").write_text("[Main]\ndefault: own\n[own]\nmap: echo 'n[1-3]'\n")
+    via = "sh -c 'exit 3' {node}"
+    words = ("--nodes", nodes, "--via", via, "--", "count", "x:y")
+    done = run_usdt("fleet", *words, before=("env", f"CLUSTERSHELL_CFGDIR={tmp_path}"))
+    assert f"failed: {those}: no answer; the transport exited with status 3" in done.stderr
+
+
+@pytest.mark.parametrize(
     "form", ["-oProxyCommand=touch {}", "$(touch {})", "a;touch {}", "@`touch {}`"]
 )
 @pytest.mark.parametrize("via", ["ssh", "sh -c 'echo {node}' {command}"])

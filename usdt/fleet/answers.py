@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ("Answers",)
 
 _MOST_TEXT = 256 << 20  # bytes of all different lines
-_MOST_LINES = 1 << 20  # of a machine
+_MOST_LINES = 1 << 24  # of all machines
 _RULE = "-" * 15
 
 
@@ -33,6 +33,7 @@ class Answers:
         self._lines: dict[str, list[bytes]] = {}
         self._known: dict[bytes, bytes] = {}  # machines share lines that are the same
         self._size = 0
+        self._count = 0
 
     def add(self, host: str, line: bytes) -> None:
         """Add the next line of a machine."""
@@ -41,9 +42,10 @@ class Answers:
         if known is None and self._size + len(line) <= _MOST_TEXT:
             known = self._known[line] = line
             self._size += len(line)
-        if known is None or len(lines) >= _MOST_LINES:
+        if known is None or self._count >= _MOST_LINES:
             self.left_out += 1
         else:
+            self._count += 1
             lines.append(known)
 
     def groups(self) -> list[tuple[list[str], Sequence[bytes]]]:
