@@ -118,7 +118,9 @@ def test_the_duration_begins_at_the_moment() -> None:
 def test_machines_of_a_fleet_begin_at_one_moment_in_any_time_zone() -> None:
     at = int(time.time()) + 3600
     words = ("count", "--at", time.strftime("%H:%M:%S", time.localtime(at)), "-c", hits_program())
-    done = asked("--nodes", "n1", "-v", "--", *words, _PROBE, via="env TZ=Asia/Tokyo sh -c {command} {node}")
+    done = asked(
+        "--nodes", "n1", "-v", "--", *words, _PROBE, via="env TZ=Asia/Tokyo sh -c {command} {node}"
+    )
     said = next(line for line in done.messages if "do not count" in line)
     assert datetime.fromisoformat(said.split()[3]).timestamp() == at
     assert "+09:00" in said
