@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.frozen import frozen
+from usdt.base.terminal import progress
 from usdt.bpf._syscall import bpf, perf_attribute, perf_event_open, u64_array
 from usdt.bpf._uapi import (
     BPF_F_UPROBE_MULTI_RETURN,
@@ -382,6 +383,8 @@ def close_links(links: Iterable[Link]) -> None:
         pool = ThreadPoolExecutor(min(64, len(rest)))
         # RuntimeError: no thread can be started for lack of memory. The rest is closed below.
         with grace_periods, contextlib.suppress(RuntimeError), pool:
-            list(pool.map(lambda link: link.close(), rest))
+            closing = pool.map(lambda link: link.close(), rest)
+            for _ in progress.through(closing, "detaching", len(rest)):
+                pass
     for link in rest:
         link.close()

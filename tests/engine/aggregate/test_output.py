@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usdt.base.errors import TracingError
+from usdt.base.frozen import replace
+from usdt.base.terminal.columns import columns as width_of
 from usdt.base.terminal.look import COLOURED
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.distribution import Distribution
@@ -134,6 +136,26 @@ def test_a_table_has_columns() -> None:
         "      10  p:long  12345  b\n",
     ]
     assert table([], columns(Aggregation())) == []
+
+
+def test_a_table_fits_a_terminal() -> None:
+    def result(probe: str, text: str, count: int) -> Result:
+        return Result(
+            probe, probe, (Part("str(arg0)", text, ""), Part("tid", "7", "7")), Value(count)
+        )
+
+    look = replace(COLOURED, width=40)
+    results = [
+        result("shop:order", "日本語日本語日本語", 5),
+        result("shop:long__name", '"abc"', 10),
+    ]
+    head, *rows = table(results, columns(Aggregation()), look)
+    assert head == "\x1b[1m   COUNT  PROBE        str(arg0)    tid\x1b[0m\n"
+    assert rows == [
+        "       5  \x1b[36mshop:order\x1b[0m   日本語日本…  7\n",
+        '      10  \x1b[36mshop:long_…\x1b[0m  "abc"        7\n',
+    ]
+    assert all(width_of(line.rstrip()) <= 40 for line in rows)
 
 
 def test_folded_stacks_weigh_counts_or_sums() -> None:
