@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from usdt.base.errors import TracingError
 from usdt.base.frozen import replace
 from usdt.base.terminal.columns import columns as width_of
-from usdt.base.terminal.look import COLOURED
+from usdt.base.terminal.look import COLOURED, PLAIN, Look
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.distribution import Distribution
 from usdt.engine.aggregate.output.heatmap import Heatmap, legend, shade
@@ -89,6 +89,17 @@ def test_a_histogram_says_whose_it_is() -> None:
     assert lines[0] == "p:q  ns  tid=7\n"
     assert [line.strip() for line in lines[1:3]] == ["main+0x1 [a]", "start+0x2 [a]"]
     assert lines[-2:] == ["count 1, min 1.50 us, avg 1.50 us, max 1.50 us\n", "\n"]
+
+
+def test_the_bars_of_a_histogram_fit_a_terminal() -> None:
+    spread = Distribution(LogLinear(5), {7: 2})
+    value = Value(4, buckets=buckets_of(4, 4, of=Log2()), distribution=spread)
+    result, made = Result("p:q", "p:q", (), value), Aggregation(buckets=Log2(), resolution=5)
+    for look, width in ((Look(width=60), 60), (Look(width=200), 79), (PLAIN, 79)):
+        for fine in (False, True):
+            lines = histograms([result], made, what="arg0", look=look, fine=fine)
+            bars = [line for line in lines if line.endswith("@|\n")]
+            assert [len(line) - 1 for line in bars] == [width]
 
 
 def test_a_histogram_is_followed_by_percentiles() -> None:

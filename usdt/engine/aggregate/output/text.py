@@ -39,6 +39,8 @@ __all__ = (
 
 _GAP = "  "  # between columns
 _WIDTH = 52  # characters of the longest bar
+_NARROW = 8  # characters that it has at least
+_BESIDE = 27  # columns of a histogram's line beside the bar
 _PREFIXES = ("", "K", "M", "G", "T", "P", "E")
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
 
@@ -129,9 +131,12 @@ def histograms(
         aggregation: what was aggregated.
         what: describes the numbers.
         fine: whether the buckets are those of the distribution.
-        look: the colours; lines are as long as they are.
+        look: the colours, and the columns that lines with bars have at most.
     """
     lines = []
+    width = _WIDTH
+    if look.width is not None:
+        width = max(_NARROW, min(_WIDTH, look.width - _BESIDE))
     for result in results:
         probe = f"{look.probe}{escape(result.probe)}{look.end}"
         lines.append(f"{probe}  {look.dim}{what}{look.end}{key_text(result)}\n")
@@ -139,9 +144,9 @@ def histograms(
             lines += [f"{'':10}{frame}\n" for frame in part.frames]
         spread = result.value.distribution
         if fine and spread is not None:
-            lines += _fine_histogram(spread, aggregation.unit)
+            lines += _fine_histogram(spread, aggregation.unit, width)
         elif aggregation.buckets is not None:
-            lines += histogram(result.value.buckets, aggregation.buckets)
+            lines += histogram(result.value.buckets, aggregation.buckets, width)
         lines += _summary(result.value, aggregation)
         lines.append("\n")
     return lines
@@ -172,14 +177,22 @@ def key_text(result: Result) -> str:
     return "".join(f"  {escape(part.name)}={part.text}" for part in result.key if not part.frames)
 
 
-def histogram(counts: Sequence[int], buckets: Buckets) -> list[str]:
-    """Return a line for each bucket from the first with hits to the last, as bpftrace does."""
+def histogram(counts: Sequence[int], buckets: Buckets, width: int = _WIDTH) -> list[str]:
+    """Return a line for each bucket from the first with hits to the last, as bpftrace does.
+
+    Args:
+        counts: hits of each bucket.
+        buckets: the buckets.
+        width: characters of the longest bar.
+    """
     first, last = spanned(counts)
     most = max(counts, default=0)
-    return [_bar(label(buckets, index), counts[index], most) for index in range(first, last + 1)]
+    return [
+        _bar(label(buckets, index), counts[index], most, width) for index in range(first, last + 1)
+    ]
 
 
-def _fine_histogram(distribution: Distribution, unit: int) -> list[str]:
+def _fine_histogram(distribution: Distribution, unit: int, width: int) -> list[str]:
     # Buckets without hits are left out, as there are thousands; a line of dots stands for them.
     counts = distribution.counts
     most = max(counts.values(), default=0)
@@ -191,7 +204,7 @@ def _fine_histogram(distribution: Distribution, unit: int) -> list[str]:
         low, high = distribution.buckets.edges(bucket)
         alone = high - low == 1 and unit == 1
         name = f"[{low}]" if alone else f"[{_edge(low, unit)}, {_edge(high, unit)})"
-        lines.append(_bar(name, counts[bucket], most))
+        lines.append(_bar(name, counts[bucket], most, width))
         previous = bucket
     return lines
 
@@ -206,9 +219,9 @@ def in_unit(nanoseconds: int, unit: int) -> float:
     return nanoseconds / unit if rest else whole
 
 
-def _bar(name: str, count: int, most: int) -> str:
-    bar = "@" * (count * _WIDTH // (most or 1))
-    return f"{name:<16}{count:8} |{bar:<{_WIDTH}}|\n"
+def _bar(name: str, count: int, most: int, width: int) -> str:
+    bar = "@" * (count * width // (most or 1))
+    return f"{name:<16}{count:8} |{bar:<{width}}|\n"
 
 
 def spanned(counts: Sequence[int]) -> tuple[int, int]:
