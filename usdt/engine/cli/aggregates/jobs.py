@@ -6,6 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.frozen import replace
 from usdt.base.terminal.columns import cut
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, Stack
@@ -31,6 +32,7 @@ from usdt.engine.run.attach import uprobe_method
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.base.terminal.look import Look
     from usdt.engine.aggregate.results import LeftOut, Result
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.cli.options import CommandOptions
@@ -181,7 +183,7 @@ class AggregateJob:
     def _write(self, rows: list[Row]) -> None:
         if self.options.output.pictures is not None:
             self._draw_stacks(rows)
-        elif lines := self._lines(rows):
+        elif lines := self._lines(rows, self.output.look):
             self.output.write(lines)
 
     def _draw_stacks(self, rows: list[Row]) -> None:
@@ -200,7 +202,7 @@ class AggregateJob:
             say(notice)
         return found
 
-    def _lines(self, rows: list[Row]) -> list[str]:
+    def _lines(self, rows: list[Row], look: Look) -> list[str]:
         shown, left_out = self._shown(rows)
         if self.options.output.folded:
             return folded_lines(shown, weighted=self.aggregation.weighted)
@@ -214,8 +216,8 @@ class AggregateJob:
                 *([left_out_line(left_out, when)] if left_out.keys else []),
             ]
         if self._tabular:
-            return table(shown, columns(self.aggregation), self.output.look)
-        what, look = self._what(), self.output.look
+            return table(shown, columns(self.aggregation), look)
+        what = self._what()
         return histograms(shown, self.aggregation, what=what, fine=self._fine, look=look)
 
     @property
@@ -270,7 +272,8 @@ class AggregateJob:
 
     def _draw(self, rows: list[Row]) -> None:
         width, height = self.display.size()
-        lines = [cut(line.rstrip("\n"), width) + "\n" for line in self._lines(rows)]
+        shown = self._lines(rows, replace(self.output.look, width=width))
+        lines = [cut(line.rstrip("\n"), width) + "\n" for line in shown]
         if self._tabular and len(lines) > height:  # the largest come last
             lines = [lines[0], *lines[len(lines) - height + 1 :]]
         self.display.draw(lines[:height])
