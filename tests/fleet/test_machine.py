@@ -71,6 +71,8 @@ def test_a_line_of_another_run_is_not_ours() -> None:
     [
         (b"", b"ssh: connect to host web1 port 22: Connection refused\n", 255,
          "ssh: connect to host NODE port 22: Connection refused"),
+        (b"", b"ssh: no route\nclush: web1: exited with exit code 255\n", 255, "ssh: no route"),
+        (b"", b"clush: web1: exited with exit code 3\n", 3, "clush: NODE: exited with exit code 3"),
         (b"", b"", 127, "no answer; the transport exited with status 127"),
         (b"usdt-fleet W fail needs Python 3.11 or newer, found 3.9.2\n", b"", 1,
          "needs Python 3.11 or newer, found 3.9.2"),
@@ -81,7 +83,8 @@ def test_a_line_of_another_run_is_not_ours() -> None:
          "it ended early"),
         (RUN + b"usdt-fleet W exit 137\n", b"", 0, "the command exited with status 137"),
     ],
-    ids=["refused", "no program", "old Python", "lost", "error", "ended early", "killed"],
+    ids=["refused", "through clush", "only a status", "no program", "old Python", "lost", "error",
+         "ended early", "killed"],
 )  # fmt: skip
 def test_a_failure_has_a_reason(output: bytes, errors: bytes, status: int, reason: str) -> None:
     one, _ = machine()

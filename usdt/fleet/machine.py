@@ -23,6 +23,8 @@ _KEPT_MESSAGES = 100  # the latest lines on standard error
 _LONGEST_MESSAGE = 1000  # characters
 _LONGEST_REASON = 200
 _PROCESS = re.compile(r"\bprocess [0-9]+")
+# What clush, kubectl and srun add behind the reason.
+_NO_REASON = re.compile(r"(exited|terminated) with exit code [0-9]+$", re.IGNORECASE)
 
 
 class State(Enum):
@@ -155,7 +157,8 @@ class Machine:
             return error or f"the command exited with status {self._status}"
         if self.state is State.RUNNING:
             return "the connection was lost before the command had ended"
-        last = self.messages[-1] if self.messages else ""
+        reasons = [text for text in self.messages if not _NO_REASON.search(text)]
+        last = (reasons or self.messages or [""])[-1]
         return last or f"no answer; the transport exited with status {status}"
 
     def _shared(self, reason: str) -> str:
