@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ("Run", "output_file")
 
 _REDRAW_SECONDS = 1.0
+_BATCH = 1000  # lines of events that are written together, at the latest after a tenth of a second
 _BEATS = 6  # in the time of --silence
 
 
@@ -61,6 +62,7 @@ class Run:
         self.as_json: bool = values["as_json"]
         self.word = secrets.token_hex(8)
         self.events = command.answer is Answer.EVENTS
+        self.waiting: list[str] = []  # lines of events
         self.answers = Answers()
         choice = Choice(
             *(command.top, command.sort, command.hist, command.folded, output.look),
@@ -132,11 +134,19 @@ class Run:
             self.merged.add(host, found)
         if self.as_json:
             # Its name comes first, whatever the machine calls itself.
-            self.output.write([json.dumps({"host": "", **found} | {"host": host}) + "\n"])
+            self.waiting.append(json.dumps({"host": "", **found} | {"host": host}) + "\n")
         elif event is not None:
-            self.output.write([self.text.lines(*event)])
+            self.waiting.append(self.text.lines(*event))
+        if len(self.waiting) >= _BATCH:
+            self._write()
+
+    def _write(self) -> None:
+        lines, self.waiting = self.waiting, []
+        if lines:
+            self.output.write(lines)
 
     def _tick(self) -> None:
+        self._write()
         self.output.check_reader()
         if not self.live or time.monotonic() < self.drawn + _REDRAW_SECONDS:
             return
@@ -149,6 +159,7 @@ class Run:
 
     def _finish(self) -> int:
         found = attendance(self.machines)
+        self._write()
         if not self.values["clean"]:
             self.output.write(self._answer())
         if self.as_json and not is_parquet(self.values["output"]):
