@@ -11,7 +11,7 @@ import click
 
 from usdt.base.errors import LanguageError, TargetError
 from usdt.bpf.link import UprobeMethod
-from usdt.engine.cli.click_group import plural, say
+from usdt.engine.cli.click_group import IntegerType, plural, say
 from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.options import duration_option, method_option
 from usdt.engine.run.loop import StopSignals
@@ -38,7 +38,7 @@ attached until ^C, until the -p process ends, or for the time of -d.
 """
 
 
-class Number(click.ParamType[int]):
+class Number(IntegerType):
     """An unsigned 64-bit number: 7, 0xcafe."""
 
     name = "number"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = (
     "MORE_HELP",
     "SIZE",
+    "IntegerType",
     "LazyGroup",
     "Seconds",
     "colour_option",
@@ -199,10 +200,16 @@ colour_option = click.option(
 )
 
 
+# Before click 8.4 it has no parameter.
+if TYPE_CHECKING:
+    IntegerType = click.ParamType[int]
+else:
+    IntegerType = click.ParamType
+
 _MOST_DIGITS = 20  # limit of a size: int() raises an error of its own for thousands of digits
 
 
-class Size(click.ParamType[int]):
+class Size(IntegerType):
     """A click parameter type: a number of bytes, as 65536, 64K, 8M or 1G."""
 
     name = "size"
