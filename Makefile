@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 ARCH ?= amd64
 
-.PHONY: help setup demo test test-vm test-vm-all vm lint docs fuzz torture bench testbins packages pyz clean
+.PHONY: help setup demo test test-vm test-vm-all test-release vm lint docs fuzz torture bench testbins packages dist deb pyz clean
 
 # An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
 # Python is gone, is made again.
@@ -54,6 +54,9 @@ vm: $(STAMP) testbins  ## KERNEL=6.1 [ARCH=amd64] [TEST='tests/live -x']: a shel
 	@tools/packages.sh vm
 	@PYTHONPATH=tests:tests/support $(VENV)/bin/python -m vm '$(KERNEL)' --cpu '$(ARCH)' $(TEST)
 
+test-release: $(STAMP)  ## the Debian package: builds twice, lintian, what is in it; two minutes
+	@USDT_RELEASE=1 $(VENV)/bin/pytest -q -o faulthandler_timeout=0 $(PYTEST_ARGS) tests/release
+
 lint: $(STAMP)  ## ruff, mypy, and which way imports point
 	@echo 'lint: ruff check, ruff format, mypy --strict, import-linter'
 	@$(VENV)/bin/ruff check --quiet .
@@ -87,6 +90,12 @@ torture: $(STAMP) testbins  ## kill, stop and starve tracers and targets; TORTUR
 
 bench: $(STAMP) testbins  ## what a hit costs, how fast a trace starts and attaches, beside bpftrace and libbpf
 	@$(VENV)/bin/python bench/bench.py $(BENCH_ARGS)
+
+dist: $(STAMP)  ## wheel and source distribution of the commit, in dist/
+	@tools/dist.sh $(VENV) dist
+
+deb: dist  ## a Debian package of the commit in build/deb/, checked by lintian
+	@tools/deb.sh dist/usdt_toolkit-*.tar.gz build/deb
 
 pyz: $(STAMP)  ## build/usdt.pyz: both commands as one file, for any Python 3.11 or newer
 	@$(VENV)/bin/python tools/pyz.py build/usdt.pyz

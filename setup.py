@@ -1,12 +1,14 @@
 """The parts of the build that pyproject.toml cannot describe.
 
 The commit goes into what is built, and so do man pages and completions, which the commands make.
+The source distribution is the same bytes for the same sources.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
@@ -16,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # isolated builds do not look he
 
 from tools.man_pages import write_man_pages
 from tools.shell_completions import write_completions
+from tools.source_archive import write_archive
 from usdt.base.version import COMMIT_FILE, commit
 
 
@@ -33,6 +36,15 @@ class _Sdist(sdist):
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)
         _write_commit(base_dir)
+
+    def make_archive(
+        self, base_name: str, kind: str, root_dir: Any = None, base_dir: Any = None, **more: Any
+    ) -> str:
+        if kind != "gztar":
+            return super().make_archive(base_name, kind, root_dir, base_dir, **more)
+        path = Path(f"{base_name}.tar.gz")
+        write_archive(path, Path(root_dir or ".", base_dir))
+        return str(path)
 
 
 def _write_commit(folder: str) -> None:

@@ -49,6 +49,14 @@ has() { # has PACKAGE: whether what it provides is here
     bpftool) any /usr/sbin/bpftool || command -v bpftool >/dev/null ;;
     python3-bpfcc) any /usr/lib/python3/dist-packages/bcc ;;
     linux-headers-amd64) any /usr/src/linux-headers-*-amd64 "/lib/modules/$(uname -r)/build" ;;
+    debhelper) command -v dh >/dev/null ;;
+    dh-python) any /usr/bin/pybuild ;;
+    dpkg-dev) command -v dpkg-buildpackage >/dev/null ;;
+    lintian) command -v lintian >/dev/null ;;
+    pybuild-plugin-pyproject) any /usr/share/doc/pybuild-plugin-pyproject ;;
+    python3-click) any /usr/lib/python3/dist-packages/click ;;
+    python3-pyelftools) any /usr/lib/python3/dist-packages/elftools ;;
+    python3-setuptools) any /usr/lib/python3/dist-packages/setuptools ;;
     debian-archive-keyring) any /usr/share/keyrings/debian-archive-keyring.gpg ;;
     esac
 }
@@ -62,6 +70,9 @@ wanted=(gcc g++ make libc6-dev systemtap-sdt-dev binutils cpio gnupg postgresql 
 
 # packages.sh dwarf: compilers and witnesses of debug information (tests/dwarf).
 [[ ${1-} == dwarf ]] && wanted=(gcc g++ binutils clang gdb rustc dwz libc++-dev libc++abi-dev)
+
+# packages.sh deb: what builds and checks the Debian package (tools/deb.sh).
+[[ ${1-} == deb ]] && wanted=(debhelper dh-python dpkg-dev lintian pybuild-plugin-pyproject python3-click python3-pyelftools python3-setuptools)
 
 missing() {
     local package

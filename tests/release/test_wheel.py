@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,27 +11,16 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from builds import build, checkout
 from house import ROOT
 from pythons import OTHERS, interpreter
-
-_IGNORED = (".git", ".venv", "testbins", "tests", "build", "*.egg-info", "__pycache__", ".*_cache")
-
-_GIT = ("git", "-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a copy of this checkout, so that nothing is written into it."""
-    source = tmp_path_factory.mktemp("source") / "checkout"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*_IGNORED))
-    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "One commit")):
-        subprocess.run([*_GIT, "-C", source, *words], check=True)
+    source = checkout(tmp_path_factory.mktemp("source") / "checkout")
     out = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", out, source],
-        check=True,
-        timeout=300,
-    )
+    build(source, out, "--wheel")
     (found,) = out.glob("*.whl")
     return found
 
