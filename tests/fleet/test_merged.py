@@ -101,14 +101,14 @@ def test_intervals_of_updates_are_added_and_a_question_for_intervals_is_not() ->
 )  # fmt: skip
 def test_what_is_no_result_is_refused_and_changes_nothing(change: dict[str, Any]) -> None:
     found = merged([("a", result([1, 2], "x"))])
-    before = results(found), found.lines()
+    before = results(found), [*found.lines()]
     assert not found.add("b", result([1, 2], "x") | change)
-    assert (results(found), found.lines()) == before
+    assert (results(found), [*found.lines()]) == before
 
 
 def test_text_of_a_machine_is_escaped() -> None:
     found = merged([("a", {"probe": "p\x1b[2J", "key": {"k\n": "v\r"}, "count": 1})])
-    assert found.lines() == ["   COUNT  PROBE     k\\n\n", "       1  p\\x1b[2J  v\\r\n"]
+    assert [*found.lines()] == ["   COUNT  PROBE     k\\n\n", "       1  p\\x1b[2J  v\\r\n"]
 
 
 JSON = st.recursive(

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from usdt.engine.merge.events import event_of
 from usdt.engine.merge.merge import Merge
 from usdt.engine.merge.numbers import BadResultError
-from usdt.engine.merge.output import Choice, header_line, json_lines, loss_lines, text_lines
+from usdt.engine.merge.output import Choice, header_line, json_lines, lines_of, loss_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from usdt.engine.merge.events import Event
     from usdt.engine.merge.source import Source
 
@@ -96,9 +98,9 @@ class Merged:
         """Hits that machines have skipped."""
         return sum(unreadable for _, unreadable in self._merge.lost.values())
 
-    def lines(self) -> list[str]:
-        """Return the results as text."""
-        return text_lines(self._merge, self._choice)
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the results, as text."""
+        return lines_of(self._merge, self._choice, as_json=False)
 
     def json(self) -> list[str]:
         """Return the lines of a stream that can be merged again."""

@@ -20,7 +20,14 @@ from usdt.engine.aggregate.results import Part, Result, order_by, top_of
 from usdt.engine.aggregate.spec import Aggregation, Items, Linear, Log2, LogLinear
 from usdt.engine.aggregate.values import Value
 from usdt.engine.merge.merge import Merge
-from usdt.engine.merge.output import Choice, header_line, json_lines, loss_lines, text_lines
+from usdt.engine.merge.output import (
+    Choice,
+    header_line,
+    json_lines,
+    lines_of,
+    loss_lines,
+    text_lines,
+)
 from usdt.engine.runtime.session import Lost
 
 if TYPE_CHECKING:
@@ -475,7 +482,22 @@ def test_a_thousand_streams_of_a_hundred_keys() -> None:
     merged(*([first, *lines[0]] for first in headers[:100]), by_host=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 20 << 20  # a tenth of the machines, all keys apart
+    assert peak < 8 << 20  # a tenth of the machines, all keys apart
+
+
+def test_histograms_of_many_machines_take_little_memory() -> None:
+    hits = [("", key, 1 << value) for key in range(20) for value in range(40)]
+    lines = stream(hits, "hist", host="h")[1:]
+    tracemalloc.start()
+    merge = merged(*([header(f"h{number}"), *lines] for number in range(20)), by_host=True)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    shown = sum(1 for _ in lines_of(merge, Choice(), as_json=False))
+    peak = tracemalloc.get_traced_memory()[1] - kept
+    tracemalloc.stop()
+    assert shown > 400 * 40
+    assert kept < 400 * 3000  # bytes of a result with 40 buckets and percentiles
+    assert peak < 400 * 1000  # its lines are made one result at a time
 
 
 def test_the_text_of_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

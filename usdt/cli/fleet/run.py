@@ -24,6 +24,8 @@ from usdt.fleet.merged import Merged
 from usdt.fleet.zipapp import build_app
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from usdt.cli.fleet.far_command import FarCommand
     from usdt.fleet.engine import Connection
 
@@ -161,7 +163,7 @@ class Run:
         found = attendance(self.machines)
         self._write()
         if not self.values["clean"]:
-            self.output.write(self._answer())
+            self.output.write_all(self._answer())
         if self.as_json and not is_parquet(self.values["output"]):
             found |= {"lost": self.merged.lost, "unreadable": self.merged.unreadable}
             self.output.write([json.dumps({"fleet": found}) + "\n"])
@@ -179,7 +181,7 @@ class Run:
             say(line)
         return int(found["answered"] < found["asked"])
 
-    def _answer(self) -> list[str]:
+    def _answer(self) -> Iterable[str]:
         # Returns what is shown when all have ended.
         match self.command.answer:
             case Answer.EVENTS:

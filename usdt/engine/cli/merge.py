@@ -17,9 +17,8 @@ from usdt.engine.merge.output import (
     Choice,
     closing_line,
     header_line,
-    json_lines,
+    lines_of,
     loss_lines,
-    text_lines,
 )
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.output_file import OutputFile
@@ -128,7 +127,7 @@ class _Run:
         else:
             self._write_events()
         choice = replace(self.options.choice, look=self.output.look)
-        self.output.write((json_lines if as_json else text_lines)(self.merge, choice))
+        self.output.write_all(lines_of(self.merge, choice, as_json=as_json))
         for source in self.inputs.sources:
             source.close()
         if self.options.whole and self.merge.partial:

@@ -26,7 +26,7 @@ __all__ = ("key_identity", "part_of", "preferred")
 _KINDS = {"ustack": StackKind.USER, "kstack": StackKind.KERNEL, "pystack": StackKind.PYTHON}
 
 
-def key_identity(key: dict[str, Any]) -> Hashable:
+def key_identity(key: dict[str, Any]) -> tuple[Hashable, ...]:
     """Return what equal keys have in common.
 
     Raises:
@@ -41,7 +41,8 @@ def _identity(value: Any) -> Hashable:
         return (*map(_frame_identity, frames), incomplete(frames))
     if type(value) is dict and "module" in value:
         return _frame_identity(_frame(value))
-    return repr(value)
+    # A text is itself, and shares its memory; the others are bytes, which equal no text.
+    return value if type(value) is str else repr(value).encode(errors="surrogatepass")
 
 
 def _frame_identity(frame: Frame) -> Hashable:
@@ -53,14 +54,14 @@ def _frame_identity(frame: Frame) -> Hashable:
     return identity(frame)
 
 
-def preferred(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return one of two equal keys: that with more symbols; the same in every order of merging."""
+def preferred(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the values of one of two equal keys: that with more symbols, in every order."""
     if one == other:
         return one
     return min(one, other, key=_preference)
 
 
-def _preference(key: dict[str, Any]) -> tuple[int, str]:
+def _preference(key: tuple[Any, ...]) -> tuple[int, str]:
     text = json.dumps(key)
     return text.count('"symbol": null'), text
 

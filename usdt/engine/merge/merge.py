@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.merge.numbers import Shape
 
-__all__ = ("MAX_KEYS", "Group", "Merge", "decoded")
+__all__ = ("MAX_KEYS", "Group", "Merge", "Results", "decoded")
 
 MAX_KEYS = 1_000_000
 _MOST_TEXT = 256 << 20  # characters of all keys: a machine may send long ones
@@ -56,28 +58,65 @@ def decoded(line: bytes | str) -> dict[str, Any]:
 
 
 class _Entry:
-    # One key: how it is shown, and its numbers.
+    # One key: how it is shown, and its numbers. There may be a million of them.
     __slots__ = ("host", "key", "names", "probe", "request", "sums")
 
     def __init__(self, host: str, found: dict[str, Any]) -> None:
         self.host = host
-        self.probe: str = found["probe"]
-        self.request: str = found.get("request") or self.probe
-        self.key: dict[str, Any] = found.get("key") or {}
-        self.names: dict[str, str] = {}
+        self.probe: str = sys.intern(found["probe"])
+        self.request: str = sys.intern(found.get("request") or self.probe)
+        self.key: tuple[Any, ...] = (*(found.get("key") or {}).values(),)
+        self.names: dict[str, str] | None = None
         self.name(found)
         self.sums = Sums()
 
     def name(self, found: dict[str, Any]) -> None:
         for item, name in (found.get("names") or {}).items():
+            self.names = self.names or {}
             self.names[item] = min(text(name), self.names.get(item, name))
 
     def result(self, shape: Shape, *, by_host: bool) -> Result:
-        parts = tuple(
-            part_of(name, value, self.names.get(name, "")) for name, value in self.key.items()
+        names = self.names or {}
+        parts = (
+            part_of(name, value, names.get(name, ""))
+            for name, value in zip(shape.keys, self.key, strict=True)
         )
         host = (part_of("host", self.host),) if by_host else ()
         return Result(self.request, self.probe, (*host, *parts), self.sums.value(shape))
+
+
+class Results(Sequence[Result]):
+    """Results that are made each time they are asked for: all at once take ten times the memory.
+
+    Args:
+        entries: what they are made of.
+        shape: what they have in common.
+        by_host: whether their key begins with the host.
+    """
+
+    def __init__(self, entries: Sequence[_Entry], shape: Shape, *, by_host: bool) -> None:
+        self._entries = entries
+        self._shape = shape
+        self._by_host = by_host
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, at: int) -> Result: ...
+    @overload
+    def __getitem__(self, at: slice) -> Results: ...
+    def __getitem__(self, at: int | slice) -> Result | Results:
+        if isinstance(at, slice):
+            return Results(self._entries[at], self._shape, by_host=self._by_host)
+        return self._entries[at].result(self._shape, by_host=self._by_host)
+
+    def ordered(self, order: Callable[[Result], Any]) -> Results:
+        """Return these results in another order."""
+        ranks = [order(result) for result in self]
+        places = sorted(range(len(ranks)), key=ranks.__getitem__)
+        entries = [self._entries[place] for place in places]
+        return Results(entries, self._shape, by_host=self._by_host)
 
 
 @frozen
@@ -94,7 +133,7 @@ class Group:
 
     shape: Shape
     end: int | None
-    results: tuple[Result, ...]
+    results: Results
     keys: tuple[str, ...]
     partial: bool = False
 
@@ -155,6 +194,7 @@ class Merge:
         self._shapes: list[Shape] = []
         self._partial: set[tuple[int, int | None]] = set()
         self._entries: dict[tuple[int, int | None], dict[Hashable, _Entry]] = {}
+        self._which: dict[tuple[str, str | None, str], int] = {}
         self._runs: dict[Hashable, str] = {}
         self._described: dict[Hashable, str] = {}
 
@@ -266,8 +306,9 @@ class Merge:
         entries = self._entries.setdefault((number, end), {})
         if found.get("partial"):
             self._partial.add((number, end))
-        same = (found["probe"], request, host, key_identity(key) if key else None)
-        entry = entries.get(same)
+        which = found["probe"], request, host
+        same = key_identity(key)
+        entry = entries.get((self._which.get(which, -1), *same))
         if entry is None:
             entry = _Entry(host, found)
             size = len(repr(key))
@@ -281,11 +322,11 @@ class Merge:
             entry.sums.add(found, shape)
             entry.result(shape, by_host=False)  # it can be shown
             self._keys += 1
-            entries[same] = entry
+            entries[self._which.setdefault(which, len(self._which)), *same] = entry
         else:
             entry.sums.add(found, shape)
             if key:
-                entry.key = preferred(entry.key, key)
+                entry.key = preferred(entry.key, (*key.values(),))
                 entry.name(found)
         self.results += 1
 
@@ -363,7 +404,7 @@ class Merge:
                 continue
             shape = self._shapes[number]
             entries = self._entries[number, end].values()
-            results = tuple(entry.result(shape, by_host=self.by_host) for entry in entries)
+            results = Results([*entries], shape, by_host=self.by_host)
             keys = ("host", *shape.keys) if self.by_host else shape.keys
             found.append(Group(shape, end, results, keys, (number, end) in self._partial))
         return found

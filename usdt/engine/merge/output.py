@@ -11,7 +11,7 @@ from usdt.base.version import VERSION
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.output.heatmap import Heatmap
 from usdt.engine.aggregate.output.json import left_out_line, missed_line, pairs_line, result_line
-from usdt.engine.aggregate.output.text import duration, folded_lines, histograms, table
+from usdt.engine.aggregate.output.text import duration, folded_lines, histogram_lines, table_lines
 from usdt.engine.aggregate.results import LeftOut, order_by, top_of
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.output.streams.header import Clock, StreamHeader
@@ -19,13 +19,21 @@ from usdt.engine.output.wall_clock import WallClock, time_of_day
 from usdt.engine.runtime.session import Lost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.base.terminal.look import Look
     from usdt.engine.aggregate.results import Result
     from usdt.engine.merge.merge import Group, Merge
 
-__all__ = ("Choice", "closing_line", "header_line", "json_lines", "loss_lines", "text_lines")
+__all__ = (
+    "Choice",
+    "closing_line",
+    "header_line",
+    "json_lines",
+    "lines_of",
+    "loss_lines",
+    "text_lines",
+)
 
 _SECOND = 1_000_000_000
 _WHEN = ("time", "interval", "partial")  # members of an interval
@@ -53,14 +61,16 @@ class Choice:
     realtime: bool = False
 
 
-def _chosen(group: Group, choice: Choice) -> tuple[Sequence[Result], LeftOut]:
-    weighted = choice.folded and group.shape.aggregation.weighted
-    sort = choice.sort or ("sum" if weighted else None)
-    order = order_by(columns(group.shape.aggregation), group.keys, sort)
-    return top_of(sorted(group.results, key=order), choice.top)
+def lines_of(merge: Merge, choice: Choice, *, as_json: bool) -> Iterator[str]:
+    """Yield the lines of the results as they are made, as text or as JSON.
 
-
-# ---------------------------------------------------------------- text
+    Raises:
+        TracingError: there is no column to sort by; no line was yielded.
+    """
+    groups = merge.groups()
+    for group in groups:
+        _order(group, choice)
+    return (_json_lines if as_json else _text_lines)(merge, groups, choice)
 
 
 def text_lines(merge: Merge, choice: Choice) -> list[str]:
@@ -69,29 +79,58 @@ def text_lines(merge: Merge, choice: Choice) -> list[str]:
     Raises:
         TracingError: there is no column to sort by.
     """
-    groups = merge.groups()
-    lines: list[str] = []
+    return [*lines_of(merge, choice, as_json=False)]
+
+
+def json_lines(merge: Merge, choice: Choice) -> list[str]:
+    """Return the merged results and losses as the lines of a stream, behind its header.
+
+    Raises:
+        TracingError: there is no column to sort by.
+    """
+    return [*lines_of(merge, choice, as_json=True)]
+
+
+def _order(group: Group, choice: Choice) -> Callable[[Result], Any]:
+    weighted = choice.folded and group.shape.aggregation.weighted
+    sort = choice.sort or ("sum" if weighted else None)
+    return order_by(columns(group.shape.aggregation), group.keys, sort)
+
+
+def _chosen(group: Group, choice: Choice) -> tuple[Sequence[Result], LeftOut]:
+    return top_of(group.results.ordered(_order(group, choice)), choice.top)
+
+
+# ---------------------------------------------------------------- text
+
+
+def _text_lines(_merge: Merge, groups: Sequence[Group], choice: Choice) -> Iterator[str]:
     for group in groups:
         if not group.shape.heatmap:
-            lines += _table_lines(group, choice)
-    return lines + _heatmaps([group for group in groups if group.shape.heatmap], choice)
+            yield from _table_lines(group, choice)
+    yield from _heatmaps([group for group in groups if group.shape.heatmap], choice)
 
 
-def _table_lines(group: Group, choice: Choice) -> list[str]:
+def _table_lines(group: Group, choice: Choice) -> Iterator[str]:
     shown, _ = _chosen(group, choice)
     shape = group.shape
     aggregation = shape.aggregation
     if choice.folded:
-        return folded_lines(shown, weighted=aggregation.weighted)
+        yield from folded_lines(shown, weighted=aggregation.weighted)
+        return
+    if group.end is not None:
+        yield _clock(group.end, shape.interval, choice) + _mark(group) + "\n"
     single = aggregation.pair is not None and bool(group.keys) and not choice.hist
     if aggregation.buckets is None or single:
-        lines = table(shown, columns(aggregation), choice.look)
+        yield from table_lines(shown, columns(aggregation), choice.look)
     else:
         what = escape(shape.what)
-        lines = histograms(shown, aggregation, what=what, fine=shape.fine, look=choice.look)
-    if group.end is None:
-        return lines
-    return [_clock(group.end, shape.interval, choice) + _mark(group) + "\n", *lines, "\n"]
+        for result in shown:
+            yield from histogram_lines(
+                result, aggregation, what=what, fine=shape.fine, look=choice.look
+            )
+    if group.end is not None:
+        yield "\n"
 
 
 def _mark(group: Group) -> str:
@@ -152,26 +191,18 @@ def header_line(merge: Merge) -> str:
     return json.dumps(header.to_json() | more) + "\n"
 
 
-def json_lines(merge: Merge, choice: Choice) -> list[str]:
-    """Return the merged results and losses as the lines of a stream, behind its header.
-
-    Raises:
-        TracingError: there is no column to sort by.
-    """
-    lines: list[str] = []
-    for group in merge.groups():
+def _json_lines(merge: Merge, groups: Sequence[Group], choice: Choice) -> Iterator[str]:
+    for group in groups:
         shown, left_out = _chosen(group, choice)
         about = _about(group, choice)
-        lines += (
-            result_line(result, group.shape.aggregation, about, fine=group.shape.fine)
-            for result in shown
-        )
+        for result in shown:
+            yield result_line(result, group.shape.aggregation, about, fine=group.shape.fine)
         if left_out.keys:
             when: dict[str, Any] = {k: v for k, v in about.items() if k in _WHEN}
-            lines.append(left_out_line(left_out, when))
+            yield left_out_line(left_out, when)
     if merge.left_out.keys:
-        lines.append(left_out_line(merge.left_out, {}))
-    return lines + _lost_json(merge)
+        yield left_out_line(merge.left_out, {})
+    yield from _lost_json(merge)
 
 
 def _about(group: Group, choice: Choice) -> dict[str, Any]:

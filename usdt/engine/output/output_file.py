@@ -8,6 +8,7 @@ import json
 import os
 import select
 import stat
+from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import SyscallError, TargetError
@@ -15,11 +16,13 @@ from usdt.base.terminal import progress
 from usdt.base.terminal.look import PLAIN, look_of, terminal_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from usdt.base.terminal.look import Look
 
 __all__ = ("OutputFile",)
+
+_BATCH = 1000  # lines that are written together
 
 
 class OutputFile:
@@ -76,6 +79,12 @@ class OutputFile:
             SyscallError: the write failed, for example because the disk is full.
         """
         self.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
+
+    def write_all(self, lines: Iterable[str]) -> None:
+        """Write lines as they are made, some at a time; raises the same errors as write()."""
+        rest = iter(lines)
+        while batch := [*islice(rest, _BATCH)]:
+            self.write(batch)
 
     def write_bytes(self, content: bytes) -> None:
         """Write bytes; raises the same errors as write()."""

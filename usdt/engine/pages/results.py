@@ -56,10 +56,12 @@ def results_json(groups: Sequence[Group], texts: Texts) -> tuple[list[dict[str, 
 def _kind(groups: Sequence[Group], texts: Texts) -> dict[str, Any]:
     shape, keys = groups[0].shape, groups[0].keys
     aggregation = shape.aggregation
-    results = _totals(groups) if len(groups) > 1 else [*groups[0].results]
     found = columns(aggregation)
-    results.sort(key=order_by(found, keys, None))
-    results.reverse()
+    order = order_by(found, keys, None)
+    results: Sequence[Result] = (
+        sorted(_totals(groups), key=order) if len(groups) > 1 else groups[0].results.ordered(order)
+    )
+    results = results[::-1]
     shown = results[:_ROWS]
     made: dict[str, Any] = {
         "what": shortened(escape(shape.what)),

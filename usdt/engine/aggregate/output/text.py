@@ -15,7 +15,7 @@ from usdt.engine.aggregate.spec import Log2
 from usdt.engine.output.formatters.formatter import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from usdt.base.terminal.look import Look
     from usdt.engine.aggregate.columns import Column
@@ -28,6 +28,7 @@ __all__ = (
     "duration",
     "folded_lines",
     "histogram",
+    "histogram_lines",
     "histograms",
     "in_unit",
     "key_text",
@@ -35,9 +36,11 @@ __all__ = (
     "number",
     "spanned",
     "table",
+    "table_lines",
 )
 
 _GAP = "  "  # between columns
+_WIDEST = 200  # columns of a word: one that is longer does not widen all lines
 _WIDTH = 52  # characters of the longest bar
 _NARROW = 8  # characters that it has at least
 _BESIDE = 27  # columns of a histogram's line beside the bar
@@ -50,30 +53,48 @@ def table(results: Sequence[Result], columns: Sequence[Column], look: Look = PLA
 
     Probes and keys are cut where a line would be wider than the look allows; numbers never are.
     """
+    return [*table_lines(results, columns, look)]
+
+
+def table_lines(
+    results: Sequence[Result], columns: Sequence[Column], look: Look = PLAIN
+) -> Iterator[str]:
+    """Yield the lines of a table one by one; of each result only its texts are in memory."""
     if not results:
-        return []
+        return
     names = [column.name.upper() for column in columns]
-    numbers = [[_cell(column, result.value) for column in columns] for result in results]
-    keys = [escape(part.name) for part in results[0].key if not part.frames]
-    words = [
-        [escape(result.probe), *(part.text for part in result.key if not part.frames)]
-        for result in results
+    heads = ["PROBE", *(escape(part.name) for part in results[0].key)]
+    widths, word_widths = [max(8, len(name)) for name in names], [0] * len(heads)
+    rows: list[str] = []
+    error = None
+    for result in results:
+        numbers = [_cell(column, result.value) for column in columns]
+        words = [escape(result.probe), *(part.text for part in result.key)]
+        widths = [*map(max, widths, map(len, numbers))]
+        word_widths = [*map(max, word_widths, map(width_of, words))]
+        rows.append("\n".join([*numbers, *words]))
+        error = error or result.value.error
+    # Stacks have no text: they follow the line. A column is shown if a key has a text in it.
+    stacks = {at + 1 for at, part in enumerate(results[0].key) if part.frames}
+    shown = [at for at, width in enumerate(word_widths) if width or at not in stacks]
+    heads = [heads[at] for at in shown]
+    word_widths = [
+        max(word_widths[at], width_of(head)) for at, head in zip(shown, heads, strict=True)
     ]
-    widths = [max(8, *map(len, column)) for column in zip(names, *numbers, strict=True)]
-    heads = ["PROBE", *keys]
-    word_widths = [max(map(width_of, column)) for column in zip(heads, *words, strict=True)]
     if look.width is not None:
         room = look.width - sum(widths) - len(_GAP) * (len(widths) + len(heads) - 1)
         word_widths = fitted(word_widths, room)
-    lines = [f"{look.title}{_line(names, widths, heads, word_widths)}{look.end}\n"]
-    for result, row, (probe, *more) in zip(results, numbers, words, strict=True):
-        cells = [f"{look.probe}{probe}{look.end}", *more]
-        lines.append(_line(row, widths, cells, word_widths) + "\n")
-        lines += [f"{'':10}{frame}\n" for part in result.key for frame in part.frames]
-    error = next((result.value.error for result in results if result.value.error), None)
+    yield f"{look.title}{_line(names, widths, heads, word_widths)}{look.end}\n"
+    whole = look.width is None
+    for result, row in zip(results, rows, strict=True):
+        cells = row.split("\n")
+        words = [cells[len(columns) + at] for at in shown]
+        words[0] = f"{look.probe}{words[0]}{look.end}"
+        yield _line(cells[: len(columns)], widths, words, word_widths, whole=whole) + "\n"
+        for part in result.key:
+            yield from (f"{'':10}{frame}\n" for frame in part.frames)
     if error is not None:
-        lines.append(f"{look.dim}percentiles {accuracy(error)}{look.end}\n")
-    return lines
+        yield f"{look.dim}percentiles {accuracy(error)}{look.end}\n"
 
 
 def folded_lines(results: Sequence[Result], *, weighted: bool = False) -> list[str]:
@@ -97,8 +118,17 @@ def folded_lines(results: Sequence[Result], *, weighted: bool = False) -> list[s
 
 
 def _line(
-    numbers: Sequence[str], widths: Sequence[int], words: Sequence[str], columns: Sequence[int]
+    numbers: Sequence[str],
+    widths: Sequence[int],
+    words: Sequence[str],
+    columns: Sequence[int],
+    *,
+    whole: bool = False,
 ) -> str:
+    # With ``whole``, no word is cut, and one that is too long does not widen all lines.
+    if whole:
+        columns = [min(width, _WIDEST) for width in columns]
+        columns = [*map(max, columns, map(width_of, words))]
     left = _GAP.join(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=True))
     right = _GAP.join(map(padded, words, columns))
     return f"{left}{_GAP}{right}".rstrip()
@@ -133,23 +163,34 @@ def histograms(
         fine: whether the buckets are those of the distribution.
         look: the colours, and the columns that lines with bars have at most.
     """
-    lines = []
+    lines: list[str] = []
+    for result in results:
+        lines += histogram_lines(result, aggregation, what=what, fine=fine, look=look)
+    return lines
+
+
+def histogram_lines(
+    result: Result,
+    aggregation: Aggregation,
+    *,
+    what: str,
+    fine: bool = False,
+    look: Look = PLAIN,
+) -> list[str]:
+    """Return the same for one result."""
+    probe = f"{look.probe}{escape(result.probe)}{look.end}"
+    lines = [f"{probe}  {look.dim}{what}{look.end}{key_text(result)}\n"]
+    for part in result.key:
+        lines += [f"{'':10}{frame}\n" for frame in part.frames]
     width = _WIDTH
     if look.width is not None:
         width = max(_NARROW, min(_WIDTH, look.width - _BESIDE))
-    for result in results:
-        probe = f"{look.probe}{escape(result.probe)}{look.end}"
-        lines.append(f"{probe}  {look.dim}{what}{look.end}{key_text(result)}\n")
-        for part in result.key:
-            lines += [f"{'':10}{frame}\n" for frame in part.frames]
-        spread = result.value.distribution
-        if fine and spread is not None:
-            lines += _fine_histogram(spread, aggregation.unit, width)
-        elif aggregation.buckets is not None:
-            lines += histogram(result.value.buckets, aggregation.buckets, width)
-        lines += _summary(result.value, aggregation)
-        lines.append("\n")
-    return lines
+    spread = result.value.distribution
+    if fine and spread is not None:
+        lines += _fine_histogram(spread, aggregation.unit, width)
+    elif aggregation.buckets is not None:
+        lines += histogram(result.value.buckets, aggregation.buckets, width)
+    return [*lines, *_summary(result.value, aggregation), "\n"]
 
 
 def _summary(value: Value, aggregation: Aggregation) -> list[str]:
