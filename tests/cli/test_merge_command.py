@@ -136,3 +136,22 @@ def test_a_map_of_several_machines(tmp_path: Path) -> None:
     assert [line.rpartition("| ")[2] for line in lines[:3]] == ["arg0; count", "6", "6"]
     lines, _ = usdt_merge(tmp_path, "web1", "web2", "--by", "host")
     assert [line for line in lines if line.startswith("p:q")] == ["p:q  web1", "p:q  web2"]
+
+
+def test_events_and_results_are_merged_again(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text(header("web1", 0), *(event(n) for n in range(3))))
+    counted = {"probe": "p:q", "key": {"comm": "c"}, "count": 2}
+    (tmp_path / "b").write_text(text(header("web2", 0, "count"), counted, {"lost": 1}))
+    usdt_merge(tmp_path, "a", "b", "--json", "-o", "all")
+    lines, _ = usdt_merge(tmp_path, "all", "--json")
+    objects = [json.loads(line) for line in lines[1:]]
+    assert sum("pid" in one for one in objects) == 3
+    assert counted in objects
+
+
+def test_a_long_name_of_a_host_does_not_widen_all_lines(tmp_path: Path) -> None:
+    for host in ("web1", "w" * 60_000):
+        objects = [event(n) for n in range(100)]
+        (tmp_path / host[:5]).write_text(text(header(host, 0), *objects))
+    lines, _ = usdt_merge(tmp_path, "web1", "wwwww")
+    assert sorted(map(len, lines))[50] < 200

@@ -119,6 +119,30 @@ def test_results_and_events_by_host(tmp_path: Path) -> None:
     ]
 
 
+def test_patterns_select_results(tmp_path: Path) -> None:
+    stack = [frame(16, "sell")]
+    counted = [
+        {"probe": probe, "key": {"comm": "shop", "ustack": stack}, "count": 4}
+        for probe in ("p:q", "p:other")
+    ]
+    lost = [{"lost": 2, "unreadable": 0, "probe": probe} for probe in ("p:q", "p:other")]
+    found = stream(tmp_path / "a.json", "web1", [*counted, *lost], "count")
+    lines, said = usdt("report", found, "p:o*")
+    assert [line.split() for line in lines[:2]] == [
+        ["COUNT", "PROBE", "comm"],
+        ["4", "p:other", "shop"],
+    ]
+    assert said[-1] == "1 result of 1 stream from 1 host, 2 lost"
+    assert usdt("report", found, "p:o*", "--folded")[0] == ["shop;sell 4"]
+
+
+def test_a_stack_by_any_name_is_survived(tmp_path: Path) -> None:
+    counted = {"probe": "p:q", "key": {"comm": [frame(16, "sell")]}, "count": 4}
+    found = stream(tmp_path / "a.json", "web1", [counted], "count")
+    _, said = usdt("report", found, "--folded", code=1)
+    assert "no stacks" in said[-1]
+
+
 def test_what_has_no_stacks_is_named(tmp_path: Path) -> None:
     plain = event([])
     plain["args"] = {}

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from merging import REALTIME, SHAPES, Hit, again, header, merged, stream, total
 
-from usdt.base.errors import TracingError
-from usdt.engine.aggregate.distribution import Distribution
 from usdt.engine.aggregate.output.json import left_out_line, missed_line, pairs_line, result_line
 from usdt.engine.aggregate.pairs import UnpairedCounts
 from usdt.engine.aggregate.results import Part, Result, order_by, top_of
-from usdt.engine.aggregate.spec import Aggregation, Items, Linear, Log2, LogLinear
+from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear
 from usdt.engine.aggregate.values import Value
 from usdt.engine.merge.merge import Merge
 from usdt.engine.merge.output import (
     Choice,
-    header_line,
     json_lines,
     lines_of,
     loss_lines,
@@ -32,88 +30,6 @@ from usdt.engine.runtime.session import Lost
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Sequence
-
-REALTIME = 1_700_000_000_000_000_000
-Hit = tuple[str, int, int]  # host, key, value
-
-SHAPES = {
-    "count": Aggregation(),
-    "stats": Aggregation(stats=True, resolution=5),
-    "hist": Aggregation(stats=True, buckets=Log2(), resolution=5),
-    "linear": Aggregation(stats=True, buckets=Linear(-5, 100, 10), resolution=3),
-    "latency": Aggregation(stats=True, buckets=Log2(), resolution=5, pair=Items(), unit=1000),
-    "fine": Aggregation(stats=True, buckets=Log2(), resolution=2),
-    "heatmap": Aggregation(buckets=Log2()),
-}
-
-
-def header(host: str, **more: Any) -> str:
-    about = {
-        "usdt": 1,
-        "host": host,
-        "boot_id": host,
-        "machine_id": None,
-        "kernel": "6.18.5",
-        "machine": "x86_64",
-        "cpus": 2,
-        "version": "0.1.0",
-        "command": "count",
-        "probes": ["p:q"],
-        "by": ["arg0"],
-        "clock": {"monotonic": 1000, "realtime": REALTIME, "error": 50},
-    }
-    return json.dumps(about | more) + "\n"
-
-
-def value_of(values: Sequence[int], aggregation: Aggregation) -> Value:
-    """What a machine would have computed of these values."""
-    buckets: tuple[int, ...] = ()
-    if aggregation.buckets is not None:
-        counts = [0] * aggregation.buckets.number
-        for value in values:
-            counts[aggregation.buckets.bucket(value // aggregation.unit)] += 1
-        buckets = tuple(counts)
-    spread = None
-    if aggregation.distribution is not None:
-        of = aggregation.distribution
-        found = [of.bucket(value) for value in values]
-        spread = Distribution(of, {bucket: found.count(bucket) for bucket in {*found}})
-    if not aggregation.stats:
-        return Value(len(values), buckets=buckets)
-    return Value(len(values), sum(values), min(values), max(values), buckets, spread)
-
-
-def stream(hits: Iterable[Hit], kind: str, *, host: str) -> list[str]:
-    """The stream of one machine that has seen these hits."""
-    aggregation = SHAPES[kind]
-    about = {"start": "p:s", "unit": "us"} if aggregation.pair is not None else {}
-    keys: dict[int, list[int]] = {}
-    for _, key, value in hits:
-        keys.setdefault(key, []).append(value)
-    lines = [header(host)]
-    for key, values in keys.items():
-        part = Part("arg0", str(key), str(key), number=key)
-        result = Result("p:q", "p:q", (part,), value_of(values, aggregation))
-        lines.append(result_line(result, aggregation, about, fine=kind == "fine"))
-    return lines
-
-
-def merged(*streams: Iterable[str], by_host: bool = False) -> Merge:
-    problems: list[str] = []
-    merge = Merge(by_host=by_host, warn=problems.append)
-    for number, lines in enumerate(streams):
-        source = merge.source(f"s{number}")
-        for line in lines:
-            merge.add(line, source)
-    assert problems == []
-    return merge
-
-
-def again(merge: Merge) -> list[str]:
-    """What merge --json prints, to be merged again."""
-    return [header_line(merge), *json_lines(merge, Choice())]
-
 
 HITS = st.lists(
     st.tuples(
@@ -331,141 +247,6 @@ def test_frames_of_one_kernel_build_are_one_and_those_of_others_are_not() -> Non
     assert len(json_lines(merged(first, another), Choice())) == 2
 
 
-# ---------------------------------------------------------------- bad input
-
-
-def after(*lines: str | bytes, **options: Any) -> tuple[Merge, list[str]]:
-    """A merge of these lines, between two that are good, and what it said."""
-    problems: list[str] = []
-    merge = Merge(warn=problems.append, **options)
-    source = merge.source("f")
-    good = '{"probe": "p:q", "key": {"arg0": 1}, "count": 1}'
-    for line in (header("a"), good, *lines, good):
-        merge.add(line, source)
-    source.close()
-    return merge, problems
-
-
-def total(merge: Merge) -> int:
-    return sum(result.value.count for group in merge.groups() for result in group.results)
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('{"probe": "p:q", "cou', "not JSON, or cut: skipped"),
-        (b"\x89\xff\x00", "not JSON, but binary data: skipped"),
-        ("[" * 100_000, "not JSON, or cut: skipped"),
-        ("[1]", "no JSON object: skipped"),
-        ('{"probe": "p:q", "count": NaN}', "NaN is no JSON: skipped"),
-        ('{"probe": "p:q", "count": -1}', "a number of hits is negative: skipped"),
-        ('{"probe": "p:q", "key": {"arg0": 1}, "count": 1.5}', "an integer expected: skipped"),
-        ('{"probe": 7, "count": 1}', "probe, request: texts expected: skipped"),
-        ('{"probe": "p:q", "key": [1], "count": 1}', "a damaged object (AttributeError): skipped"),
-        ('{"usdt": 1, "host": 7}', "'host': str expected, found int: skipped"),
-        (
-            '{"probe": "p:q", "key": {"ustack": [{"symbol": 7}]}, "count": 1}',
-            "a frame of a stack has a name that is no text: skipped",
-        ),
-    ],
-)
-def test_a_damaged_line_is_named_and_the_rest_is_kept(line: str | bytes, said: str) -> None:
-    merge, problems = after(line)
-    assert [one for one in problems if "kept apart" not in one] == [f"f:3: {said}"]
-    assert total(merge) == 2
-    with pytest.raises(TracingError, match=r"^f:3: "):
-        after(line, strict=True)
-
-
-def test_a_stream_of_another_version_is_skipped() -> None:
-    merge, problems = after('{"usdt": 2}')
-    assert total(merge) == 1
-    assert problems == [
-        "f:3: a stream of version 2; this program reads version 1; its lines are skipped"
-    ]
-
-
-def test_other_buckets_are_kept_apart() -> None:
-    lines = [stream([("", 1, 5)], kind, host=kind) for kind in ("hist", "linear")]
-    problems: list[str] = []
-    merge = Merge(warn=problems.append)
-    for number, part in enumerate(lines):
-        source = merge.source(f"s{number}")
-        for line in part:
-            merge.add(line, source)
-    assert problems == ["s1:2: other buckets than in the first stream: kept apart"]
-    assert [group.results[0].value.count for group in merge.groups()] == [1, 1]
-
-
-@pytest.mark.parametrize("second", ["b", "a"])
-def test_the_same_stream_twice_is_noted(second: str) -> None:
-    _, problems = after()
-    assert problems == []
-    merge = Merge(warn=problems.append)
-    for name in ("a", second):
-        merge.add(header("web1"), merge.source(name))
-    assert problems == [f"{second}:1: the same stream as a: its results are counted twice"]
-
-
-def test_other_probes_are_noted() -> None:
-    problems: list[str] = []
-    merge = Merge(warn=problems.append)
-    merge.add(header("web1"), merge.source("a"))
-    merge.add(header("web2", probes=["x:y"]), merge.source("b"))
-    assert problems == ["b:1: another command, or other probes, than in a"]
-
-
-def test_a_clock_that_was_set_is_noted() -> None:
-    _, problems = after(
-        json.dumps({"clock": {"monotonic": 2000, "realtime": REALTIME + 5_000_001_000}})
-    )
-    assert problems == ["f:3: the clock of a was set by 5.0 s"]
-
-
-def test_only_the_first_problems_are_shown() -> None:
-    _, problems = after(*["x"] * 100)
-    assert problems[-1] == "f: 95 more such lines"
-    assert len(problems) == 6
-
-
-def test_keys_without_end_are_lost_and_said() -> None:
-    lines = [json.dumps({"probe": "p:q", "key": {"arg0": n}, "count": 2}) for n in range(2, 50)]
-    merge, problems = after(*lines, max_keys=10)
-    assert total(merge) + merge.lost["", "p:q"][0] == 2 + 96
-    assert problems == ["f:12: no space for more than 10 keys: hits are lost"]
-
-
-def test_hostile_text_is_escaped() -> None:
-    key = {"str(arg0)": "\x1b[2J", "\x1b]0;x\x07": "y"}
-    line = json.dumps({"probe": "\x1b[31m", "key": key, "count": 1})
-    merge = merged([header("we\x1bb"), line], by_host=True)
-    assert "\x1b" not in "".join(text_lines(merge, Choice()))
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-_NAMES = """
-    usdt probe count key names sum min max buckets linear error distribution unplaced resolution
-    start unit value time interval lost unfinished left_out clock host request pid hosts
-"""
-MEMBERS = st.sampled_from(_NAMES.split())
-
-
-@given(st.lists(st.dictionaries(MEMBERS, JSON), max_size=6))
-@settings(max_examples=30, deadline=None)
-def test_any_objects_are_survived(objects: list[dict[str, Any]]) -> None:
-    merge = Merge()
-    source = merge.source("s")
-    for found in objects:
-        merge.add_object(found, source)
-    text_lines(merge, Choice())
-    json_lines(merge, Choice())
-    header_line(merge)
-
-
 # ---------------------------------------------------------------- speed
 
 
@@ -498,12 +279,3 @@ def test_histograms_of_many_machines_take_little_memory() -> None:
     assert shown > 400 * 40
     assert kept < 400 * 3000  # bytes of a result with 40 buckets and percentiles
     assert peak < 400 * 1000  # its lines are made one result at a time
-
-
-def test_the_text_of_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("usdt.engine.merge.merge._MOST_TEXT", 1000)
-    lines = [{"probe": "p:q", "key": {"arg0": letter * 400}, "count": 1} for letter in "abcab"]
-    merge, problems = after(*map(json.dumps, lines))
-    assert problems == ["f:5: no space for more text of keys than 1000: hits are lost"]
-    assert total(merge) == 2 + 4
-    assert merge.lost["", "p:q"][0] == 1

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ("MergeOptions", "run_merge")
 
 _BATCH = 1000  # lines that are written together
+_WIDEST = 64  # characters of the column of hosts; a longer name stands out of it
 
 
 @frozen
@@ -49,7 +50,7 @@ class MergeOptions:
         output: a file; None is standard output.
         max_keys: the most keys that are kept.
         whole: whether intervals that a stream has only in part are left out.
-        wanted: whether the events of a probe are shown; None shows all.
+        wanted: whether the events and results of a probe are shown; None shows all.
         lines: whether user stacks of recordings have source lines.
     """
 
@@ -112,6 +113,7 @@ class _Run:
             strict=options.strict,
             max_keys=options.max_keys,
             whole=options.whole,
+            wanted=options.wanted,
             warn=warn,
         )
         self.inputs = Inputs(self.merge, symbols, lines=options.lines)
@@ -152,7 +154,7 @@ class _Run:
     def _write_events(self) -> None:
         realtime = self.options.choice.realtime
         width = max((len(escape(host)) for host in self.merge.hosts), default=0)
-        text = EventText(width, realtime=realtime, look=self.output.look)
+        text = EventText(min(width, _WIDEST), realtime=realtime, look=self.output.look)
         batch: list[str] = []
         for event in self.inputs.events():
             if self.options.wanted is not None and not self.options.wanted(event[2]["probe"]):

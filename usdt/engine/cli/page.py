@@ -32,7 +32,7 @@ class PageOptions:
 
     Attributes:
         symbols: makes the symbolizer, if stacks were recorded.
-        wanted: whether the events of a probe are shown; None shows all.
+        wanted: whether the events and results of a probe are shown; None shows all.
         lines: whether user stacks of recordings have source lines.
         by_host: whether machines are kept apart.
     """
@@ -70,7 +70,7 @@ def run_page(paths: Sequence[str], output: str, options: PageOptions) -> int:
             problems.append(line)
 
     wanted = options.wanted
-    merge, summary = Merge(by_host=options.by_host, warn=problem), Summary()
+    merge, summary = Merge(by_host=options.by_host, wanted=wanted, warn=problem), Summary()
     with OutputFile(None if output == "-" else output) as file, contextlib.ExitStack() as stack:
         inputs = Inputs(merge, options.symbols, lines=options.lines)
         inputs.read(paths, stack)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Inputs",)
 
-_EVENTS = ("trace", "spans", "record")  # commands
+_EVENTS = ("trace", "spans", "record", "merge")  # commands; merge writes both events and results
 
 
 class Inputs:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from usdt.engine.merge.numbers import Shape
+    from usdt.engine.output.streams.header import StreamHeader
 
 __all__ = ("MAX_KEYS", "Group", "Merge", "Results", "decoded")
 
@@ -149,6 +150,7 @@ class Merge:
         strict: whether a problem is an error.
         max_keys: the most keys that are kept; hits of others count as lost.
         whole: whether groups() leaves out intervals that a stream has only in part.
+        wanted: whether the results and losses of a probe count; None takes all.
         warn: takes the line about a problem.
 
     Attributes:
@@ -170,6 +172,7 @@ class Merge:
         strict: bool = False,
         max_keys: int = MAX_KEYS,
         whole: bool = False,
+        wanted: Callable[[str], bool] | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.by_host = by_host
@@ -188,6 +191,7 @@ class Merge:
         self._warn = warn
         self._max_keys = max_keys
         self._whole = whole
+        self._wanted = wanted or (lambda _: True)
         self._text = 0
         self._keys = 0
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -197,6 +201,7 @@ class Merge:
         self._which: dict[tuple[str, str | None, str], int] = {}
         self._runs: dict[Hashable, str] = {}
         self._described: dict[Hashable, str] = {}
+        self._machines: dict[str, tuple[str, str]] = {}
 
     # ------------------------------------------------------------ input
 
@@ -245,7 +250,7 @@ class Merge:
     def _add(self, found: dict[str, Any], source: Source) -> None:
         if "usdt" in found:
             self._header(found, source)
-        elif source.skipped:
+        elif source.skipped or ("probe" in found and not self._wanted(str(found["probe"]))):
             return
         elif "count" in found and "probe" in found:
             self._result(found, source)
@@ -276,6 +281,7 @@ class Merge:
         self.probes.update(dict.fromkeys(header.probes))
         self.commands[header.command] = None
         self.by.update(dict.fromkeys(header.by or ()))
+        self._check_machine(header, source)
         what = header.command, header.probes, header.by
         run = (header.boot_id, clock.monotonic, *what)
         if run in self._runs:
@@ -287,6 +293,13 @@ class Merge:
             self._described[what] = source.name
             if first_name is not None:
                 source.problem(f"another command, or other probes, than in {first_name}")
+
+    def _check_machine(self, header: StreamHeader, source: Source) -> None:
+        # Machines are kept apart by their names, which containers and clones may share.
+        machine = header.machine_id or header.boot_id
+        known, name = self._machines.setdefault(header.host, (machine, source.name))
+        if self.by_host and machine and known and known != machine:
+            source.problem(f"another machine than in {name} has the name {header.host}, too")
 
     # ------------------------------------------------------------ results
 
@@ -303,12 +316,9 @@ class Merge:
         if not isinstance(found["probe"], str) or not isinstance(request, str | None):
             raise BadResultError("probe, request: texts expected")
         end = self._end(found, shape, source)
-        entries = self._entries.setdefault((number, end), {})
-        if found.get("partial"):
-            self._partial.add((number, end))
         which = found["probe"], request, host
         same = key_identity(key)
-        entry = entries.get((self._which.get(which, -1), *same))
+        entry = self._entries.get((number, end), {}).get((self._which.get(which, -1), *same))
         if entry is None:
             entry = _Entry(host, found)
             size = len(repr(key))
@@ -322,12 +332,15 @@ class Merge:
             entry.sums.add(found, shape)
             entry.result(shape, by_host=False)  # it can be shown
             self._keys += 1
+            entries = self._entries.setdefault((number, end), {})
             entries[self._which.setdefault(which, len(self._which)), *same] = entry
         else:
             entry.sums.add(found, shape)
             if key:
                 entry.key = preferred(entry.key, (*key.values(),))
                 entry.name(found)
+        if found.get("partial"):
+            self._partial.add((number, end))
         self.results += 1
 
     def _shape(self, raw: tuple[Any, ...], source: Source) -> int:

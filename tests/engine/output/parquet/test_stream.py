@@ -114,6 +114,15 @@ def test_what_comes_late_and_does_not_fit(place: Path) -> None:
     assert json.loads(row["more"]) == {"arg0": "five", "new": {"a": 1}, "pid": 1 << 40}
 
 
+def test_frames_whose_members_are_anything(place: Path) -> None:
+    frame = {"symbol": "f", "offset": 1, "module": "m", "address": 5}
+    stacks = [[frame | {name: bad}, frame] for name in frame for bad in (7, "x", [1], {"a": 1})]
+    objects = [{**_EVENT, "args": {"ustack": stack}} for stack in ([frame], *stacks)]
+    with ParquetStream(str(place)) as output:
+        output.write(lines(*objects, command="trace"))
+    assert len(rows_of(place)) == len(objects)
+
+
 def test_rows_are_written_in_groups_and_the_file_gets_its_name_at_the_end(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from usdt.engine.output.profiles.counts import DURATION
-from usdt.pictures.frames import frames_of, joined
+from usdt.pictures.frames import frames_of, is_stack_name, joined
 from usdt.pictures.profile import Weight
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def add_results(
     weight = _weight(aggregation, what)
     without = 0
     for result in results:
-        stacks = [(p.name, frames_of(p.name, json.loads(p.json))) for p in result.key if p.folded]
+        # A stream of others may have a stack by any name.
+        found = [part for part in result.key if part.folded and is_stack_name(part.name)]
+        stacks = [(part.name, frames_of(part.name, json.loads(part.json))) for part in found]
         if not stacks:
             without += 1
             continue

@@ -84,8 +84,8 @@ def table_lines(
     if look.width is not None:
         room = look.width - sum(widths) - len(_GAP) * (len(widths) + len(heads) - 1)
         word_widths = fitted(word_widths, room)
-    yield f"{look.title}{_line(names, widths, heads, word_widths)}{look.end}\n"
     whole = look.width is None
+    yield f"{look.title}{_line(names, widths, heads, word_widths, whole=whole)}{look.end}\n"
     for result, row in zip(results, rows, strict=True):
         cells = row.split("\n")
         words = [cells[len(columns) + at] for at in shown]

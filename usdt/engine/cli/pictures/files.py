@@ -109,7 +109,9 @@ def _refuse_overwriting(paths: Sequence[str], output: str | None) -> None:
 class _Reading:
     def __init__(self, options: PictureOptions) -> None:
         self.options = options
-        self.merge = Merge(by_host=options.by_host, strict=options.strict, warn=say)
+        self.merge = Merge(
+            by_host=options.by_host, strict=options.strict, wanted=options.wanted, warn=say
+        )
         self.made = Profile()
         self.counts = StackCounts(self.made)
 
@@ -121,9 +123,8 @@ class _Reading:
                 source.close()
         without = self.counts.without
         for group in self.merge.groups():
-            results = [one for one in group.results if self._wanted(one.name)]
             shape = group.shape
-            without += add_results(self.made, results, shape.aggregation, shape.value)
+            without += add_results(self.made, group.results, shape.aggregation, shape.value)
         if not self.made.samples():
             raise TracingError(
                 f"{', '.join(paths)}: no stacks; add --ustack, --kstack or --pystack to the "

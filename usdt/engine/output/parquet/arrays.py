@@ -281,8 +281,10 @@ def _loaded(value: Any, kind: Kind) -> Any:
         return _Note(None, reason)
     if not (kind is Kind.FRAMES and found == []) and kind_of_value(found) is not kind:
         raise _MisfitError
+    # Frames of this program are as they should be; those of a stream may be anything.
+    checked = found[-1:] if kind is Kind.FRAMES and isinstance(value, JsonText) else found
     try:
-        pa.array([found if kind is Kind.FRAME else found[-1:]], _TYPES[kind])
+        pa.array([checked], _TYPES[kind])
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as err:
         raise _MisfitError from err
     return found
