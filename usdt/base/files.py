@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import BinaryIO
 
-__all__ = ("open_at_once", "open_cache_folder")
+__all__ = ("open_at_once", "open_cache_folder", "size_of")
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _ROOT_CACHE = "/var/cache"
@@ -37,6 +38,15 @@ def open_at_once(path: str) -> int:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     os.set_blocking(number, True)
     return number
+
+
+def size_of(file: BinaryIO) -> int:
+    """Return the bytes of a file, for progress; 0 of a pipe or of what is no file."""
+    try:
+        about = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return 0
+    return about.st_size if stat.S_ISREG(about.st_mode) else 0
 
 
 def open_cache_folder(names: Sequence[str], *, create: bool = True, base: str = "") -> int | None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import TargetError
-from usdt.base.files import open_at_once
+from usdt.base.files import open_at_once, size_of
+from usdt.base.terminal import progress
 from usdt.engine.recording.blocks import MAGIC
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ("LONGEST_LINE", "Stream")
 
 LONGEST_LINE = 1 << 22  # bytes
+_REPORTED = 1024  # lines between two reports of progress
 _PARQUET = b"PAR1"
 
 
@@ -53,8 +55,12 @@ class Stream(Closeable):
         Raises:
             TargetError: the file cannot be read.
         """
+        what, size, number = f"reading {self.name}", size_of(self.file), 0
         try:
             while line := self.file.readline(LONGEST_LINE):
+                if not number % _REPORTED:
+                    progress.report(what, self.file.tell() if size else number, size)
+                number += 1
                 if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
                     source.line += 1
                     source.problem(f"longer than {LONGEST_LINE} bytes: skipped")

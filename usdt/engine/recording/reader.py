@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import TargetError
-from usdt.base.files import open_at_once
+from usdt.base.files import open_at_once, size_of
+from usdt.base.terminal import progress
 from usdt.bpf.ringbuf import count_committed
 from usdt.engine.output.decode import BadRecord, Decoder, swapped_words
 from usdt.engine.recording.blocks import (
@@ -172,6 +173,7 @@ class Reader(Closeable):
     def _blocks(self, *, skip_data: bool = False) -> Iterator[Block]:
         # Yields every checked block after the first. Of a truncated last block, yields the complete
         # records.
+        what, size = f"reading {self._name}", size_of(self._stream)
         while self.header is not None:
             try:
                 block = read_block(self._stream, skip_data=skip_data)
@@ -191,6 +193,7 @@ class Reader(Closeable):
                 raise self._damaged(err) from err
             yield block
             self._position += block.size
+            progress.report(what, self._position, size)
 
     def _check(self, block: Block, *, skip_data: bool) -> None:
         if self.closing is not None:
