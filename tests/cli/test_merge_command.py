@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from json_schema import check_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,7 @@ def usdt_merge(
     )
     assert b"Traceback" not in done.stderr
     assert done.returncode == code, done.stderr
+    check_lines(words, done.stdout.decode().splitlines())
     return done.stdout.decode().splitlines(), done.stderr.decode().splitlines()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from json_schema import check_lines
 from planning import plan
 from recordings import make, record
 
@@ -26,6 +27,7 @@ def usdt(*words: object, code: int = 0) -> tuple[list[str], list[str]]:
     )
     assert "Traceback" not in done.stderr
     assert done.returncode == code, done.stderr
+    check_lines([*map(str, words)], done.stdout.splitlines())
     return done.stdout.splitlines(), done.stderr.splitlines()
 
 
