@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _USDT = Path(sys.executable).with_name("usdt")
 _DAY = 1_764_000_000_000_000_000
 _SECTIONS = "[...document.querySelectorAll('section')].map(one => one.id)"
-_INJECTED = "document.title.startsWith('Report') && !document.querySelector('main img, main svg')"
+_ELEMENTS = "main img, main svg:not(.flame-chart svg), main svg image, main svg script"
+_INJECTED = f"document.title.startsWith('Report') && !document.querySelector('{_ELEMENTS}')"
 
 
 def usdt(*words: object, code: int = 0, given: str = "") -> str:
@@ -206,6 +207,53 @@ def test_merged_results(browser: Browser, tmp_path: Path) -> None:
         check(page)
 
 
+def stacked(name: str, **more: Any) -> dict[str, Any]:
+    """An event with a stack of two functions."""
+    frames = [{"symbol": one, "offset": 1, "module": "shop"} for one in (name, "main")]
+    about = {"time": 2_000_000, "pid": 5, "tid": 5, "cpu": 0, "comm": "shop", "probe": "shop:buy"}
+    return about | {"args": {"ustack": frames}} | more
+
+
+def test_stacks_are_a_flame_graph(browser: Browser, tmp_path: Path) -> None:
+    events = [stacked("sell"), stacked("sell"), stacked("pack")]
+    key = {"comm": "shop", "ustack": stacked("sell")["args"]["ustack"]}
+    found = stream(tmp_path / "a.json", "trace", events)
+    result = {"probe": "shop:buy", "key": key, "count": 5}
+    counted = stream(tmp_path / "b.json", "count", [result], boot_id="b")
+    usdt("report", found, counted, "--html", tmp_path / "a.html")
+    with browser.open(tmp_path / "a.html") as page:
+        sections = page.run(_SECTIONS)
+        assert sections[sections.index("timeline") :][:4] == [
+            *("timeline", "stacks", "flame", "results0"),
+        ]
+        assert text(page, "#stacks h2") == "Stacks"
+        page.press("/")
+        page.type("sell")
+        page.until("document.querySelector('.flame-found').textContent !== ''")
+        assert text(page, ".flame-found") == "7, 87.50%"
+        assert page.run("document.querySelectorAll('#stacks g.frame').length") == 5
+        page.press("Escape")
+        check(page)
+    usdt("report", found, counted, "--by", "host", "--html", tmp_path / "apart.html")
+    assert "host=web1" in (tmp_path / "apart.html").read_text()
+
+
+def test_a_merged_stream_has_a_flame_graph(browser: Browser, tmp_path: Path) -> None:
+    key = {"comm": "shop", "ustack": stacked("sell")["args"]["ustack"]}
+    for host in ("web1", "web2"):
+        result = {"probe": "shop:buy", "key": key, "count": 5}
+        stream(tmp_path / f"{host}.json", "count", [result], host=host, boot_id=host)
+    merged, made = tmp_path / "all.json", tmp_path / "all.html"
+    usdt("merge", tmp_path / "web1.json", tmp_path / "web2.json", "--json", "-o", merged)
+    usdt("report", merged, "--html", made)
+    with browser.open(made) as page:
+        assert page.run(_SECTIONS) == [
+            *("overview", "stacks", "flame", "results0", "losses", "made"),
+        ]
+        assert page.run("document.querySelectorAll('#stacks g.frame').length") == 4
+        check(page)
+
+
 def test_patterns_select_probes(tmp_path: Path) -> None:
     found = stream(tmp_path / "a.json", "trace", queries(10))
     said = usdt("report", found, "shop:tick", "--html", tmp_path / "a.html")
@@ -244,6 +292,7 @@ def test_an_empty_stream_has_a_page(browser: Browser, tmp_path: Path) -> None:
 def test_texts_cannot_inject(browser: Browser, tmp_path: Path) -> None:
     def events() -> Iterable[dict[str, Any]]:
         for n, bad in enumerate(HOSTILE):
+            yield stacked(bad, comm=bad, probe=bad)
             about = {"pid": 5, "tid": n, "cpu": bad, "comm": bad, "probe": f"{bad}__start"}
             yield {"time": 1_500_000 + n, **about, "args": {bad: bad, "str(arg0)": bad}}
             yield {"time": 1_700_000 + n, **about, "probe": bad, "args": bad}
@@ -266,6 +315,9 @@ def test_texts_cannot_inject(browser: Browser, tmp_path: Path) -> None:
         assert page.run("document.querySelectorAll('#slowest tbody tr').length") > len(HOSTILE)
         page.press("f")
         page.type("<script>")
+        page.press("Escape")
+        page.press("/")
+        page.type("script")
         page.click("#timeline .u-over")
         check(page)
 

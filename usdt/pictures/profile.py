@@ -9,7 +9,17 @@ from usdt.base.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ("HITS", "KINDS", "MAX_FRAMES", "Frame", "Label", "Profile", "Sample", "Weight")
+__all__ = (
+    "HITS",
+    "KINDS",
+    "MAX_FRAMES",
+    "MAX_STACKS",
+    "Frame",
+    "Label",
+    "Profile",
+    "Sample",
+    "Weight",
+)
 
 #: The kinds of frames. "label" is a command or another key, "note" what stands for no function.
 KINDS = ("native", "inlined", "python", "jit", "kernel", "label", "note")
@@ -17,7 +27,10 @@ KINDS = ("native", "inlined", "python", "jit", "kernel", "label", "note")
 #: The most frames of a stack; of a deeper one the innermost are kept.
 MAX_FRAMES = 1000
 
-_MAX_STACKS = 1 << 18  # distinct ones
+#: The most distinct stacks of a profile.
+MAX_STACKS = 1 << 18
+
+_MOST_TEXT = 1 << 26  # characters of functions, files and labels
 _OTHERS = "[other stacks]"
 _PLAIN = ("comm", "probe")  # labels whose text says what they are
 
@@ -107,6 +120,7 @@ class Profile:
 
     Args:
         weights: what the numbers of each stack are.
+        most: the most distinct stacks that are kept apart.
 
     Attributes:
         title: what was traced.
@@ -115,11 +129,14 @@ class Profile:
         cut: how many stacks lack their outermost frames, because they are too deep.
     """
 
-    def __init__(self, *weights: Weight, title: str = "") -> None:
+    def __init__(self, *weights: Weight, title: str = "", most: int = MAX_STACKS) -> None:
         self.title = title
         self.weights = weights or (HITS,)
         self.other = 0
         self.cut = 0
+        self._most = most
+        self._text = 0
+        self._frames: dict[Frame, Frame] = {}
         self._values: dict[tuple[tuple[Label, ...], tuple[Frame, ...]], list[int]] = {}
 
     def add(
@@ -137,13 +154,22 @@ class Profile:
             self.cut += values[0]
         known = self._values.get((labels, frames))
         if known is None:
-            if len(self._values) >= _MAX_STACKS:
+            if len(self._values) >= self._most or self._text > _MOST_TEXT:
                 self.other += values[0]
                 labels, frames = (), (Frame(_OTHERS, "note"),)
+            frames = tuple(map(self._same, frames))
+            self._text += sum(len(text) for _, text in labels) + len(frames)
             known = self._values.setdefault((labels, frames), [])
         known += [0] * (len(values) - len(known))
         for index, value in enumerate(values):
             known[index] += value
+
+    def _same(self, frame: Frame) -> Frame:
+        # Equal frames of different stacks are one object.
+        known = self._frames.setdefault(frame, frame)
+        if known is frame:
+            self._text += len(frame.name) + len(frame.module) + len(frame.file)
+        return known
 
     def column(self, weight: Weight) -> int:
         """Return which number of a stack is that of a weight, which is added if it is new."""
@@ -199,9 +225,7 @@ class Profile:
         """Return what the profile lacks, for people."""
         notices = []
         if self.other:
-            notices.append(
-                f"more than {_MAX_STACKS} distinct stacks: {self.other} hits are in {_OTHERS}"
-            )
+            notices.append(f"too many distinct stacks: {self.other} hits are in {_OTHERS}")
         if self.cut:
             notices.append(f"the stacks of {self.cut} hits have more than {MAX_FRAMES} frames: cut")
         return notices

@@ -122,12 +122,17 @@ class _Builder:
 
         kept = sorted(sorted(range(len(self.parent)), key=lambda box: (-size(box), box))[:most])
         place = {box: index for index, box in enumerate(kept)} | {-1: -1}
+        known = [*self.functions]
+        used = {
+            one: index
+            for index, one in enumerate(dict.fromkeys(self.function[box] for box in kept))
+        }
         return Tree(
             title,
             weights,
-            tuple(name for name, _ in self.functions),
-            tuple(kind for _, kind in self.functions),
-            tuple(self.function[box] for box in kept),
+            tuple(known[one][0] for one in used),
+            tuple(known[one][1] for one in used),
+            tuple(used[self.function[box]] for box in kept),
             tuple(place[self.parent[box]] for box in kept),
             tuple(tuple(column[box] for box in kept) for column in self.values),
             left_out=len(self.parent) - len(kept),

@@ -70,7 +70,10 @@ def run_page(paths: Sequence[str], output: str, options: PageOptions) -> int:
             problems.append(line)
 
     wanted = options.wanted
-    merge, summary = Merge(by_host=options.by_host, wanted=wanted, warn=problem), Summary()
+    merge, summary = (
+        Merge(by_host=options.by_host, wanted=wanted, warn=problem),
+        Summary(by_host=options.by_host),
+    )
     with OutputFile(None if output == "-" else output) as file, contextlib.ExitStack() as stack:
         inputs = Inputs(merge, options.symbols, lines=options.lines)
         inputs.read(paths, stack)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.frozen import replace
 from usdt.engine.aggregate.output.text import duration
 from usdt.engine.merge.output import loss_lines
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.pages.results import results_json
 from usdt.engine.pages.texts import Texts, shortened
+from usdt.pictures.flame import flame_part
 from usdt.pictures.page import Part, page, text
 from usdt.pictures.vendored import asset, library
 
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
     from usdt.engine.merge.merge import Merge
     from usdt.engine.merge.source import Source
     from usdt.engine.pages.summary import Summary
+    from usdt.pictures.tree import Tree
 
 __all__ = ("report_page",)
 
 _SCRIPTS = ("report-tables.js", "report-charts.js", "report-timeline.js", "report.js")
+_STACKS = "stacks"  # the section with the flame graph
 _LONGEST = 2000  # characters of a text about a stream
 _WORDS = 100  # probes of a stream that are named
 _SOURCES = 200  # streams that are described
@@ -39,12 +43,18 @@ def report_page(
         problems: what was said of the streams.
     """
     texts = Texts()
-    results, more = results_json(merge.groups(), texts)
+    groups = merge.groups()
+    results, more = results_json(groups, texts)
     data = _data(merge, summary, results, texts)
-    sections = _sections(summary, results)
-    losses = [*loss_lines(merge), *_left_out(summary, more, texts)]
+    summary.stacks.add_results(groups)
+    tree = summary.stacks.tree(texts)
+    sections = _sections(summary, results, stacks=tree is not None)
+    losses = [*loss_lines(merge), *_left_out(summary, more, texts), *summary.stacks.notices()]
     parts = [Part(_navigation([*sections, ("losses", "Losses"), ("made", "How it was made")]))]
-    parts += [Part(_section(name, title)) for name, title in sections]
+    for name, title in sections:
+        parts.append(
+            _flame(tree, name, title) if tree and name == _STACKS else Part(_section(name, title))
+        )
     parts += [Part(_losses(losses, problems)), Part(_made(sources))]
     uplot = library("uplot")
     parts.append(
@@ -57,6 +67,11 @@ def report_page(
         )
     )
     return page(_title(merge, sources), parts)
+
+
+def _flame(tree: Tree, name: str, title: str) -> Part:
+    made = flame_part(tree)
+    return replace(made, html=_section(name, title, made.html))
 
 
 def _title(merge: Merge, sources: Sequence[Source]) -> str:
@@ -107,7 +122,9 @@ def _figures(merge: Merge, summary: Summary, lost: dict[str, int]) -> list[tuple
 # ---------------------------------------------------------------- sections
 
 
-def _sections(summary: Summary, results: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _sections(
+    summary: Summary, results: list[dict[str, Any]], *, stacks: bool
+) -> list[tuple[str, str]]:
     # Only those that have something to show.
     found = [
         ("overview", "Overview", True),
@@ -115,6 +132,7 @@ def _sections(summary: Summary, results: list[dict[str, Any]]) -> list[tuple[str
         ("latency", "Latency", bool(summary.latencies.spans)),
         ("slowest", "Slowest spans", bool(summary.timeline.spans)),
         ("timeline", "Timeline", bool(summary.events)),
+        (_STACKS, "Stacks", stacks),
     ]
     found += [
         (f"results{index}", f"Results: {one['what']}" if one["what"] else "Results", True)

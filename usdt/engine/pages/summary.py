@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.engine.output.formatters.formatter import escape
 from usdt.engine.pages.latencies import OTHERS, Latencies
+from usdt.engine.pages.stacks import Stacks
 from usdt.engine.pages.texts import shortened
 from usdt.engine.pages.timebins import TimeBins
 from usdt.engine.pages.timeline import Happened, Timeline
@@ -30,19 +31,24 @@ _IDS = range(-1, 1 << 32)
 class Summary:
     """What a page tells of events.
 
+    Args:
+        by_host: whether the stacks of machines are kept apart.
+
     Attributes:
         events: the number of events.
         bad: events without a valid time, process or thread, which are left out.
         unfinished, unbegun: starts without an end, and ends without a start.
         latencies, timeline: spans, and hits outside spans.
+        stacks: the stacks of events.
         first, last: the first and the last time, CLOCK_REALTIME, nanoseconds; -1 without events.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_host: bool = False) -> None:
         self.events = self.bad = self.unfinished = self.unbegun = 0
         self.first = self.last = -1
         self.latencies = Latencies()
         self.timeline = Timeline()
+        self.stacks = Stacks(by_host=by_host)
         self._rates = TimeBins(_BINS)
         self._counts: list[int] = []
         self._probes: dict[str, int] = {}
@@ -60,6 +66,7 @@ class Summary:
             probe = shortened(found["probe"])
             self.events += 1
             self._see(time, probe)
+            self.stacks.add(host, found)
             if "duration" in found or "age" in found:
                 self._whole(time, who, probe, found)
             else:

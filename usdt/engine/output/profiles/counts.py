@@ -19,7 +19,7 @@ __all__ = ("DURATION", "StackCounts")
 #: The weight of spans, and of times between two probes.
 DURATION = Weight("duration", "nanoseconds")
 
-_KEPT = 1 << 14  # distinct stacks whose frames are kept
+_KEPT = 1 << 23  # characters of distinct stacks whose frames are kept
 
 
 class StackCounts:
@@ -38,6 +38,7 @@ class StackCounts:
         self.events = 0
         self.without = 0
         self._known: dict[tuple[str, str], tuple[Frame, ...]] = {}
+        self._size = 0
 
     def add_hits(self, hits: Sequence[StackHit], *labels: Label) -> None:
         """Add hits of a :class:`usdt.engine.output.profiles.formatter.StackFormatter`."""
@@ -51,7 +52,7 @@ class StackCounts:
         for values in (event.get("args"), event.get("end_args")):
             if isinstance(values, dict):
                 stacks += (
-                    (name, frames_of(name, value))
+                    (name, self._frames_in(name, value))
                     for name, value in values.items()
                     if is_stack_name(name)
                 )
@@ -80,8 +81,17 @@ class StackCounts:
 
     def _frames(self, name: str, text: str) -> tuple[Frame, ...]:
         found = self._known.get((name, text))
-        if found is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            found = self._known[name, text] = frames_of(name, json.loads(text))
+        return self._keep(name, text, json.loads(text)) if found is None else found
+
+    def _frames_in(self, name: str, stack: Any) -> tuple[Frame, ...]:
+        text = repr(stack)
+        found = self._known.get((name, text))
+        return self._keep(name, text, stack) if found is None else found
+
+    def _keep(self, name: str, text: str, stack: Any) -> tuple[Frame, ...]:
+        if self._size > _KEPT:
+            self._known.clear()
+            self._size = 0
+        self._size += len(text)
+        found = self._known[name, text] = frames_of(name, stack)
         return found
