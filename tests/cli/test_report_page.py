@@ -250,7 +250,8 @@ def test_a_merged_stream_has_a_flame_graph(browser: Browser, tmp_path: Path) -> 
         assert page.run(_SECTIONS) == [
             *("overview", "stacks", "flame", "results0", "losses", "made"),
         ]
-        assert page.run("document.querySelectorAll('#stacks g.frame').length") == 4
+        page.run("document.querySelector('#stacks').scrollIntoView()")
+        page.until("document.querySelectorAll('#stacks g.frame').length === 4")
         check(page)
 
 

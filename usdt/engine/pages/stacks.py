@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ("Stacks",)
 
 _STACKS = 20_000  # distinct ones that are kept apart
-_BOXES = 8000
+_BOXES = 5000
 
 
 class Stacks:

@@ -84,13 +84,17 @@ for (const section of document.querySelectorAll("section[data-flame]")) {
       chart.zoomTo(box);
     });
 
+  // Boxes are thousands of elements: those below the window are drawn once they come into view.
+  const drawn = () => { if (!chart) draw(); };
   const search = () => {
+    drawn();
     term = input.value;
     if (term) return chart.search(term);
     found.textContent = "";
     return chart.clear();
   };
   const reset = () => {
+    drawn();
     input.value = term = "";
     found.textContent = "";
     chart.clear();
@@ -109,8 +113,18 @@ for (const section of document.querySelectorAll("section[data-flame]")) {
   });
   let width = window.innerWidth;
   window.addEventListener("resize", () => {
-    if (window.innerWidth !== width) draw();
+    if (chart && window.innerWidth !== width) draw();
     width = window.innerWidth;
   });
-  draw();
+  window.addEventListener("beforeprint", drawn);
+  const begin = () => {
+    if (chartElement.getBoundingClientRect().top < window.innerHeight) return drawn();
+    const observer = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      observer.disconnect();
+      drawn();
+    });
+    return observer.observe(chartElement);
+  };
+  document.addEventListener("DOMContentLoaded", begin);  // other scripts fill what is above
 }
