@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from usdt.base.terminal import progress
 from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
 from usdt.cli.files.selection import quirks_json, select, split_arguments
@@ -51,7 +50,6 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
     for file, probes in select(arguments, pids):
         for probe in probes:
             quirks = find_quirks(file.path, [probe.full_name], pids)
-            progress.clear()
             if as_json:
                 sys.stdout.write(json.dumps(probe.to_json() | quirks_json(probe, quirks)) + "\n")
             else:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from usdt.base.terminal import progress
 from usdt.base.terminal.columns import columns, cut, fitted, padded
 from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
@@ -57,7 +56,6 @@ def list_probes(
         for warning in file.warnings:
             warn(f"Warning: {warning}")
         quirks = find_quirks(file.path, [probe.full_name for probe in probes], pids)
-        progress.clear()
         if as_json:
             more = {"containers": [*file.containers]} if file.containers else {}
             sys.stdout.writelines(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import ProbeNotFound, TargetError
 from usdt.base.frozen import frozen
+from usdt.base.terminal import progress
 from usdt.engine.language import parse_probe, written_kind
 from usdt.probes.sites import closest_match, matching
 from usdt.targets.listing_files import find_probes, split_words
@@ -71,6 +72,7 @@ def select(
             probes = list(file.probes)
         if probes or (file.warnings and not requests):
             matched = matched or bool(probes)
+            progress.clear()  # the command writes now
             yield file, probes
     if not matched:
         raise _not_found(targets, pids, searched, arguments.patterns)

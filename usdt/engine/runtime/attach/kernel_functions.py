@@ -225,6 +225,8 @@ class _FunctionAttacher:
     def _progress(self, more: int) -> None:
         self.done += more
         progress.report("attaching", self.done, self.total)
+        if self.done >= self.total:
+            progress.erase()
 
     def _fail(self, request: AttachRequest, err: TracingError) -> None:
         if isinstance(err, SyscallError) and err.errno == errno.EPERM:
