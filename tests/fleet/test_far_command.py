@@ -83,6 +83,7 @@ def test_what_is_text_can_be_objects() -> None:
         ("count x:y -o F", "--output would write on each machine; give it before --"),
         ("count x:y --flame a.svg", "--flame would write on each machine; save a stream"),
         ("trace x:y --folded", "--folded: count --ustack --folded adds up the stacks"),
+        ("report r.usdt --csv", "--csv: a fleet shows events as text, or as JSON"),
         ("count x:y --at @1", "--at: @1 was"),
         ("count x:y --at=noon", "--at: 'noon' is no time"),
     ],

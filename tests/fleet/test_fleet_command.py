@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         (["--nodes", "n1", "--", "record", "x:y"], "cannot run record on a fleet: it would leave"),
         (["--nodes", "n1", "--", "count", "x:y", "-o", "F"], "--output would write on each"),
         (["--nodes", "n1", "--by", "host", "--", "list", "F"], "--by host is for results"),
+        (["--nodes", "n1", "-o", "a.svg", "--", "heatmap", "x:y"], "-o a.svg: a fleet draws no"),
         (["--nodes", "n1", "-o", "a.parquet", "--", "list", "F"], "Parquet is for events"),
         (["--nodes", "n1", "--clean", "--", "count", "x:y"], "--clean takes no command"),
         (["--", "count", "x:y"], "Missing option '--nodes'"),

@@ -83,6 +83,11 @@ def fleet(command: tuple[str, ...], **values: Any) -> int:
         far = parsed(command, values["update"], as_json=values["as_json"])
     if parquet and (values["clean"] or far.answer is Answer.TEXT):
         raise click.UsageError(f"-o {values['output']}: Parquet is for events and results")
+    if (values["output"] or "").lower().endswith((".svg", ".html")):
+        raise click.UsageError(
+            f"-o {values['output']}: a fleet draws no pictures; save a stream with --json -o FILE, "
+            "and draw it with: usdt flame FILE, or usdt report FILE --html PAGE"
+        )
     if values["by"] and far.answer is not Answer.RESULTS:
         raise click.UsageError("--by host is for results; events carry the machine anyway")
     names = expanded(values["nodes"])

@@ -72,6 +72,7 @@ _FILE_OPTIONS = {
     "speedscope": _STREAM,
     "pprof": _STREAM,
 }
+_FORMATS = ("csv", "chrome", "otlp", "header", "report_format")  # of ``report``
 _SHOWN_HERE = ("top", "hist", "folded")  # options that show results
 _DROPPED = (*_SHOWN_HERE, "as_json", "json", "at")
 
@@ -217,6 +218,10 @@ def _check(context: click.Context, values: Mapping[str, Any]) -> None:
             if param.name in _FILE_OPTIONS:
                 raise click.UsageError(
                     f"{option} would write on each machine; {_FILE_OPTIONS[param.name]}"
+                )
+            if param.name in _FORMATS:
+                raise click.UsageError(
+                    f"{option}: a fleet shows events as text, or as JSON with --json before --"
                 )
     kind: Group = "kprobe" if (context.info_name or "").startswith("kprobe") else "usdt"
     probes = [*values.get("probes", ()), values.get("start"), values.get("end")]
