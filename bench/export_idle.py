@@ -1,13 +1,16 @@
 """What an exporter with a hundred probes costs while nothing happens: CPU time and memory.
 
-    sudo python3 bench/export_idle.py [SECONDS]
+    sudo python3 bench/export_idle.py [SECONDS] [TARGET…]
 
-Needs testbins/out/default/many10k (make testbins). It prints the CPU time in percent of one core
-and the memory, without scrapes and with one every 15 s.
+Needs testbins/out/default/many10k (make testbins). For each target (file, all, program, missing) it
+prints the CPU time in percent of one core and the memory: of the start, without scrapes, and with
+one every 15 s. ``missing`` is a program that does not run.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import subprocess
@@ -17,30 +20,52 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = ROOT / "testbins" / "out" / "default" / "many10k"
+TARGETS = ["file", "all", "program", "missing"]
 PROBES = 100
+SETTLE_SECONDS = 6.0
 SCRAPE_SECONDS = 15.0
 
 
-def main(seconds: float) -> None:
-    """Measure both cases, one after the other."""
-    with tempfile.TemporaryDirectory() as folder:
+def main(seconds: float, targets: list[str]) -> None:
+    """Measure each target, without scrapes and with them."""
+    with tempfile.TemporaryDirectory() as folder, running():
         config = Path(folder) / "idle.toml"
-        config.write_text("".join(map(metric, range(PROBES))))
-        for scrapes in (False, True):
-            measure(config, seconds, scrapes=scrapes)
+        for target in targets:
+            config.write_text("".join(metric(number, target) for number in range(PROBES)))
+            for scrapes in (False, True):
+                measure(config, seconds, target, scrapes=scrapes)
 
 
-def metric(number: int) -> str:
+@contextlib.contextmanager
+def running() -> Iterator[None]:
+    """Run the program that has the probes."""
+    with subprocess.Popen(
+        [PROGRAM, "-w"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as program:
+        yield
+        program.kill()
+
+
+def metric(number: int, target: str) -> str:
     """Return the table of one counter."""
-    program = ROOT / "testbins" / "out" / "default" / "many10k"
-    probe = f"{program}:many10k:p{number}"
-    keys = {"name": f"n{number}", "help": "h", "type": "counter", "probe": probe}
-    return "\n".join(["[[metric]]", *(f'{key} = "{value}"' for key, value in keys.items()), ""])
+    probe = f"many10k:p{number}"
+    keys: dict[str, str | bool] = {"name": f"n{number}", "help": "h", "type": "counter"}
+    keys["probe"] = f"{PROGRAM}:{probe}" if target == "file" else probe
+    if target == "all":
+        keys["all"] = True
+    elif target != "file":
+        keys["program"] = "many10k" if target == "program" else "many10k-missing"
+    return "\n".join(["[[metric]]", *(f"{key} = {json.dumps(keys[key])}" for key in keys), ""])
 
 
-def measure(config: Path, seconds: float, *, scrapes: bool) -> None:
+def measure(config: Path, seconds: float, target: str, *, scrapes: bool) -> None:
     """Run an exporter, wait, and print what it used."""
     tool = str(Path(sys.executable).parent / "usdt")
     command = [tool, "export", str(config), "--listen", "127.0.0.1:0"]
@@ -53,6 +78,8 @@ def measure(config: Path, seconds: float, *, scrapes: bool) -> None:
         ended = threading.Event()
         if scrapes:
             threading.Thread(target=scrape_often, args=(url, ended), daemon=True).start()
+        start = cpu_seconds(process.pid)
+        time.sleep(SETTLE_SECONDS)
         before = cpu_seconds(process.pid)
         time.sleep(seconds)
         used = cpu_seconds(process.pid) - before
@@ -61,8 +88,10 @@ def measure(config: Path, seconds: float, *, scrapes: bool) -> None:
         process.terminate()
     what = f"scraped every {SCRAPE_SECONDS:.0f} s" if scrapes else "not scraped"
     print(
-        f"{PROBES} probes ({attached} attached), {what}, {seconds:.0f} s: "
-        f"{100 * used / seconds:.3f} % of a core, {kib / 1024:.1f} MiB"
+        f"{target}: {PROBES} probes ({attached} attached), {what}: start {start:.2f} s, "
+        f"the next {SETTLE_SECONDS:.0f} s {before - start:.2f} s, then in {seconds:.0f} s "
+        f"{100 * used / seconds:.3f} % of a core, {kib / 1024:.1f} MiB",
+        flush=True,
     )
 
 
@@ -91,4 +120,4 @@ def memory(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0, sys.argv[2:] or TARGETS)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 import struct
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from skips import requires_root
+from tracing_tools import until
 
 from usdt.bpf.perf_sideband import (
     CgroupRecord,
@@ -16,6 +20,7 @@ from usdt.bpf.perf_sideband import (
     ForkRecord,
     LostRecord,
     MmapRecord,
+    NameRecord,
     PerfSideband,
     parse_records,
 )
@@ -36,7 +41,8 @@ STREAM = [
         [MmapRecord(7, 10, 0x400000, 0x401000, 0x2000, (8, 1), 99, 3, b"/usr/bin/ls")],
     ),
     (record(3, struct.pack("=II", 10, 10) + b"ls\0", misc=1 << 13), [ExecRecord(7, 10)]),
-    (record(3, struct.pack("=II", 10, 10) + b"renamed\0"), []),
+    (record(3, struct.pack("=II", 10, 10) + b"renamed\0"), [NameRecord(7, 10)]),
+    (record(3, struct.pack("=II", 10, 11) + b"a thread\0"), []),
     (record(7, struct.pack("=IIIIQ", 12, 10, 12, 10, 5)), [ForkRecord(7, 12, 10)]),
     (record(7, struct.pack("=IIIIQ", 10, 10, 13, 10, 5)), []),  # a thread
     (record(4, struct.pack("=IIIIQ", 12, 10, 12, 10, 5)), []),
@@ -95,3 +101,42 @@ def test_a_process_is_told_from_its_fork_to_its_libraries() -> None:
     assert os.path.realpath("/bin/true").encode() in [os.path.realpath(path) for path in paths]
     assert any(b"libc" in path for path in paths)
     assert [one.time for one in found] == sorted(one.time for one in found)
+
+
+@requires_root
+def test_the_processes_that_start_or_change_their_names() -> None:
+    rename = "open('/proc/self/comm', 'w').write('other'); input()"
+    with (
+        PerfSideband(tasks=True, mappings=False) as records,
+        subprocess.Popen([sys.executable, "-c", rename], stdin=subprocess.PIPE) as process,
+    ):
+        comm = Path(f"/proc/{process.pid}/comm")
+        until(lambda: comm.read_text() == "other\n", "its name")
+        found = [one for one in records.take() if getattr(one, "pid", 0) == process.pid]
+        assert [type(one) for one in found] == [ForkRecord, ExecRecord, NameRecord]
+        process.communicate(b"\n")
+        process.wait(20)
+        with subprocess.Popen(["/bin/true"]) as other:
+            other.wait(20)
+        pids = records.take_pids()
+        assert pids is None or other.pid in pids  # None: other programs of this machine were many
+
+
+@requires_root
+def test_lost_records_leave_the_processes_unknown() -> None:
+    cpus = os.sched_getaffinity(0)
+    with PerfSideband() as records:
+        os.sched_setaffinity(0, {min(cpus)})
+        try:
+            map_executable(4000)
+            records.take()
+            map_executable(1)  # the kernel says with the next record that some were lost
+            assert records.take_pids() is None
+        finally:
+            os.sched_setaffinity(0, cpus)
+
+
+def map_executable(times: int) -> None:
+    """Map a page, executable, so many times."""
+    for _ in range(times):
+        mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()

@@ -12,6 +12,7 @@ import pytest
 from cgroups import cgroup, enter
 from exporting import OPEN, exporting
 from fixtures import build, start
+from tracing_tools import until
 
 
 def metric(name: str, kind: str, probe: str, *more: str) -> str:
@@ -177,6 +178,47 @@ def test_a_metric_that_cannot_be_attached_leaves_the_others(threads: Path, tmp_p
         assert found["calls_total", frozenset()] >= 1
 
 
+def sessions(pid: int) -> int:
+    """How many sessions a process has: each waits by one epoll(7)."""
+    files = Path(f"/proc/{pid}/fd").iterdir()
+    return sum(str(one.readlink()) == "anon_inode:[eventpoll]" for one in files)
+
+
+def test_what_can_be_attached_is_one_session(threads: Path, tmp_path: Path) -> None:
+    probes = [f"{threads}:threads:{('hit', 'main')[number % 2]}" for number in range(12)]
+    for number in (2, 3, 9):
+        probes[number] = f"{threads}:threads:none{number}"
+    text = "".join(metric(f"m{number}", "counter", one) for number, one in enumerate(probes))
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        found = exporter.samples()
+        ups = {dict(labels)["metric"]: v for (n, labels), v in found.items() if n == "usdt_up"}
+        assert [number for number in range(12) if not ups[f"m{number}"]] == [2, 3, 9]
+        assert sessions(exporter.tool.pid) == 1
+        with start(threads, "-w", "-t", 8, "-n", 100) as program:
+            program.fire()
+        assert exporter.value("m0_total") == exporter.value("m10_total") == 800
+        assert exporter.value("m1_total") == exporter.value("m11_total") == 100
+
+
+def test_a_program_that_does_not_run_is_one_message(threads: Path, tmp_path: Path) -> None:
+    name = f"t{os.getpid()}x"
+    threads = threads.rename(tmp_path / name)
+    text = "".join(
+        metric(f"m{number}", "counter", f"threads:{probe}", f'program = "{name}"')
+        for number, probe in enumerate(("hit", "main"))
+    )
+    with exporting(tmp_path / "c.toml", text) as exporter:
+        said = exporter.tool.wait_error(f"{name}: no process of this name")
+        assert said.startswith("m0, m1: not attached")
+        with start(threads, "-w", "-t", 8, "-n", 100) as program:
+            program.wait_ready()
+            exporter.wait(1, "usdt_up", metric="m1", probe="threads:main")
+            program.fire()
+            assert exporter.value("m0_total") == 800
+            assert sessions(exporter.tool.pid) == 1
+        assert sum("not attached" in line for line in exporter.tool.errors) == 1
+
+
 def test_several_probes_have_a_label(threads: Path, tmp_path: Path) -> None:
     text = metric("hits", "counter", f"{threads}:threads:*")
     with exporting(tmp_path / "c.toml", text) as exporter:
@@ -216,12 +258,16 @@ def test_a_cgroup_is_a_target(threads: Path, tmp_path: Path) -> None:
 
 
 def test_a_program_that_starts_later_is_found_among_all(threads: Path, tmp_path: Path) -> None:
-    text = metric("hits", "counter", "threads:hit", "all = true")
-    with exporting(tmp_path / "c.toml", text) as exporter:
-        with start(threads, "-w", "-t", 8, "-n", 100) as program:
-            program.wait_ready()
-            exporter.wait(1, "usdt_up", metric="hits", probe="threads:hit")
+    text = metric("hits", "counter", "threads:hit", "all = true", 'by = { pid = "pid" }')
+    with (
+        exporting(tmp_path / "c.toml", text) as exporter,
+        start(threads, "-w", "-t", 8, "-n", 100) as program,
+    ):
+        program.wait_ready()
+
+        def counted() -> float | None:  # other tests may run such a program, too
             program.fire()
-        found = exporter.value("hits_total")
-        assert found is not None
-        assert found >= 800  # other tests may run the same program
+            return exporter.value("hits_total", pid=str(program.pid))
+
+        found = until(counted, "its hits", every=0.2)
+        assert found % 100 == 0

@@ -1,4 +1,4 @@
-"""Side-band records of perf events: executable mappings, execve(2), fork(2), new cgroups.
+"""Side-band records of perf events: executable mappings, execve(2), fork(2), names, new cgroups.
 
 A perf event that counts nothing (PERF_COUNT_SW_DUMMY) on every CPU reports executable mappings
 (``attr.mmap2``, Linux 3.12, commit 13d7a2410fa6): one record for each that any process makes, by
@@ -25,6 +25,7 @@ import mmap
 import os
 import struct
 import sys
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ __all__ = (
     "ForkRecord",
     "LostRecord",
     "MmapRecord",
+    "NameRecord",
     "PerfSideband",
     "parse_records",
 )
@@ -60,12 +62,13 @@ _PIDS = struct.Struct("=II")
 _MAPPING = struct.Struct("=IIQQQIIQQII")
 _LOSS = struct.Struct("=QQ")  # id, lost
 _TIME = struct.Struct("=Q")
-# Bits of struct perf_event_attr: mmap, watermark, sample_id_all, mmap2, use_clockid.
-_MAPPINGS = (8, 14, 18, 23, 25)
+# Bits of struct perf_event_attr.
+_ALWAYS = (14, 18, 25)  # watermark, sample_id_all, use_clockid
+_MAPPINGS = (8, 23)  # mmap, mmap2
 _TASKS = (9, 13, 24)  # comm, task, comm_exec
-# Watermark, sample_id_all, comm_exec, use_clockid, cgroup. comm_exec alone has no records, but is a
-# bit by which is_sb_event() in kernel/events/core.c tells who wants any, which cgroup is not.
-_CGROUPS = (14, 18, 24, 25, 32)
+# comm_exec, cgroup. comm_exec alone has no records, but is a bit by which is_sb_event() in
+# kernel/events/core.c tells who wants any, which cgroup is not.
+_CGROUPS = (24, 32)
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
 _PAGES = 16  # of each CPU's buffer: some hundred records
 
@@ -115,6 +118,14 @@ class ForkRecord:
 
 
 @frozen
+class NameRecord:
+    """A process has changed its name (``comm``) without execve(2)."""
+
+    time: int
+    pid: int
+
+
+@frozen
 class CgroupRecord:
     """A new cgroup of version 2, before any process is in it.
 
@@ -137,7 +148,7 @@ class LostRecord:
     count: int
 
 
-Record = MmapRecord | ExecRecord | ForkRecord | CgroupRecord | LostRecord
+Record = MmapRecord | ExecRecord | ForkRecord | NameRecord | CgroupRecord | LostRecord
 
 
 def parse_records(data: bytes) -> Iterator[Record]:
@@ -154,6 +165,8 @@ def parse_records(data: bytes) -> Iterator[Record]:
             yield _mapping(time, data[body : end - _TIME.size])
         elif kind == _COMM and misc & _MISC_COMM_EXEC:
             yield ExecRecord(time, first)
+        elif kind == _COMM and first == second:  # else a thread has named itself
+            yield NameRecord(time, first)
         elif kind == _FORK and first != second:  # else a thread
             yield ForkRecord(time, first, second)
         elif kind == _CGROUP:
@@ -178,17 +191,20 @@ class PerfSideband(Closeable):
     CPUs that come online later are not watched.
 
     Args:
-        tasks: report execve(2) and fork(2) as well as mappings.
+        tasks: report execve(2), fork(2) and changes of names.
+        mappings: report executable mappings.
         cgroups: report new cgroups, and nothing else (Linux 5.7, commit 96aaab686505).
 
     Raises:
         SyscallError: EACCES and EPERM without CAP_PERFMON; EMFILE; EINVAL: an older kernel.
     """
 
-    def __init__(self, *, tasks: bool = False, cgroups: bool = False) -> None:
+    def __init__(
+        self, *, tasks: bool = False, mappings: bool = True, cgroups: bool = False
+    ) -> None:
         self._rings: list[_Ring] = []
-        mappings = (*_MAPPINGS, *(_TASKS if tasks else ()))
-        flags = _attribute_flags(*(_CGROUPS if cgroups else mappings))
+        wanted = (*(_MAPPINGS if mappings else ()), *(_TASKS if tasks else ()))
+        flags = _attribute_flags(*_ALWAYS, *(_CGROUPS if cgroups else wanted))
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             for cpu in read_cpu_list("online"):
@@ -204,6 +220,17 @@ class PerfSideband(Closeable):
         """Return the records since the last call, in order of time."""
         records = [record for ring in self._rings for record in parse_records(ring.take())]
         return sorted(records, key=attrgetter("time"))
+
+    def take_pids(self) -> set[int] | None:
+        """Return the processes that the records since the last call name; None: some were lost."""
+        pids: set[int] = set()
+        lost = False
+        for record in chain.from_iterable(parse_records(ring.take()) for ring in self._rings):
+            if isinstance(record, LostRecord):
+                lost = True
+            elif not isinstance(record, CgroupRecord):
+                pids.add(record.pid)
+        return None if lost else pids
 
     def close(self) -> None:
         """Stop watching; idempotent."""

@@ -8,10 +8,12 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from usdt.base.errors import TracingError
+from usdt.base.errors import TargetError, TracingError
+from usdt.cgroups.hierarchy import mounted_hierarchy
+from usdt.cgroups.selection import CgroupSelection
 from usdt.engine.run.attach import attach_probes
 from usdt.engine.run.options import TargetOptions
-from usdt.procfs.process import processes_named
+from usdt.procfs.process import command_name
 from usdt.targets.search.target_files import is_file_pattern, resolve_target
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from usdt.engine.run.options import TraceOptions
     from usdt.engine.runtime.session import BpfSession
     from usdt.export.config import Targets
+    from usdt.export.programs import Programs
 
 __all__ = ("Attachment", "Part", "Standing", "lost_of")
 
@@ -121,12 +124,14 @@ class Standing(Generic[P]):
     Args:
         name: of what is measured, for messages.
         targets: the processes.
+        programs: the processes by their programs' names.
         make: attaches in some processes.
         retire: keeps the results of a part whose probes are detached.
 
     Attributes:
         parts: what is attached.
         error: why nothing is attached; "" if something is.
+        absent: whether the error is that the targets do not exist now.
         messages: what the user must know; the reader removes them.
     """
 
@@ -134,16 +139,20 @@ class Standing(Generic[P]):
         self,
         name: str,
         targets: Targets,
+        programs: Programs,
         make: Callable[[Sequence[int]], P],
         retire: Callable[[P], Any],
     ) -> None:
         self.parts: list[P] = []
         self.error = ""
+        self.absent = False
         self.messages: list[str] = []
         self._name = name
         self._selected = targets
+        self._programs = programs
         self._make, self._retired = make, retire
         self._next, self._pause = 0.0, _RETRY
+        self._tried: list[int] = []
         self._lost: Counter[tuple[str, str]] = Counter()
 
     def look(self) -> None:
@@ -157,40 +166,51 @@ class Standing(Generic[P]):
                     self.messages.append(f"{self._name}: {err}")
             if part.attachment.ended:
                 self._retire(part)
-        if time.monotonic() >= self._next:
-            self._attach_new()
+        due = time.monotonic() >= self._next
+        if due or self._selected.program:
+            self._attach_new(due=due)
 
-    def _attach_new(self) -> None:
+    def _attach_new(self, *, due: bool) -> None:
+        self.absent = True
         try:
             fresh = self._new_processes()
-            if fresh is None:
+            self.absent = False
+            if fresh is None or not (due or fresh != self._tried):
                 return
+            self._tried = fresh
             self.parts.append(self._make(fresh))
         except TracingError as err:
-            if str(err) != self.error:
-                self.error = str(err)
-                self.messages.append(f"{self._name}: not attached, tried again later: {err}")
-            chosen = self._selected
-            if not chosen.program:  # which may start at any time
-                self._next = time.monotonic() + self._pause
-            if not (chosen.every or chosen.cgroups):  # in which a program may start
-                self._pause = min(_LONGEST_RETRY, 2 * self._pause)
+            self._fail(str(err))
         else:
             self.error, self._pause = "", _RETRY
 
+    def _fail(self, error: str) -> None:
+        if error != self.error:
+            self.error = error
+            self.messages.append(f"{self._name}: not attached, tried again later: {error}")
+        self._next = time.monotonic() + self._pause
+        if not (self._selected.every or self._selected.cgroups):  # in which a program may start
+            self._pause = min(_LONGEST_RETRY, 2 * self._pause)
+
     def _new_processes(self) -> list[int] | None:
         # The processes to attach in now, none for every process; None if nothing is new.
-        program = self._selected.program
-        if not program:
-            return None if self.parts else list(self._selected.pids)
+        chosen = self._selected
+        if not chosen.program:
+            if self.parts:
+                return None
+            for pid in chosen.pids:
+                command_name(pid)  # raises if the process has ended
+            if chosen.cgroups:
+                CgroupSelection(chosen.cgroups, mounted_hierarchy()).first()
+            return list(chosen.pids)
         known = {pid for part in self.parts for pid in part.attachment.pids}
         try:
-            fresh = [pid for pid in processes_named(program) if pid not in known]
-        except TracingError:
+            found = self._programs.named(chosen.program)
+        except TargetError:
             if known:
                 return None
             raise
-        return fresh or None
+        return [pid for pid in found if pid not in known] or None
 
     def _retire(self, part: P) -> None:
         # Results stay when a process has ended.

@@ -15,6 +15,7 @@ from usdt.export.config import load_config
 from usdt.export.formats.families import Family, Sample, family_of
 from usdt.export.formats.otlp import Pusher, metrics_request
 from usdt.export.group import Group, grouped
+from usdt.export.programs import Programs
 from usdt.export.server import MetricsServer
 from usdt.export.spans import SpanGroup
 from usdt.export.systemd import notify
@@ -50,6 +51,7 @@ class Exporter:
         self._say = say
         self._began = time.time_ns()
         self._lock = threading.Lock()
+        self._programs = Programs()
         self._groups: list[Group] = []
         self._spans: dict[SpanSource, SpanGroup] = {}
         self._values: dict[Metric, MetricValues] = {}
@@ -62,13 +64,15 @@ class Exporter:
             wanted = _keep_known(config.metrics, self._values)
             self._values = {one: self._values.get(one) or MetricValues(one) for one in wanted}
             self._groups = [
-                old.pop(one) if one in old else Group(one) for one in _sets(wanted, old)
+                old.pop(one) if one in old else Group(one, self._programs)
+                for one in _sets(wanted, old)
             ]
             for group in old.values():
                 self._close(group)
             spans, self._spans = self._spans, {}
             for source in config.spans:
-                self._spans[source] = spans.pop(source) if source in spans else SpanGroup(source)
+                known = spans.pop(source, None)
+                self._spans[source] = known or SpanGroup(source, self._programs)
             for gone in spans.values():
                 gone.standing.close()
                 self._lost.update(gone.standing.lost())
@@ -92,24 +96,50 @@ class Exporter:
     def look(self) -> None:
         """Attach in new processes and files, and tell the user about it."""
         with self._lock:
+            self._programs.look()
             for group in list(self._groups):
                 group.standing.look()
-                if group.standing.error and len(group.metrics) > 1:
-                    group.standing.messages.clear()
-                    self._split(group)
+                if _divides(group):
+                    self._divide(group)
                 self._tell(group)
             for spans in self._spans.values():
                 spans.standing.look()
                 self._say_all(spans.standing.messages)
 
-    def _split(self, group: Group) -> None:
-        # One of its metrics cannot be attached: the others are attached without it.
-        self._close(group)
+    def _divide(self, group: Group) -> None:
+        # Some of its metrics cannot be attached: the others are attached together without them.
         at = self._groups.index(group)
-        self._groups[at : at + 1] = parts = group.split()
-        for part in parts:
-            part.standing.look()
+        good, bad = self._parts_of(group)
+        if len(good) > 1:
+            for part in good:
+                self._close(part)
+            together = Group(tuple(one for part in good for one in part.metrics), self._programs)
+            together.standing.look()
+            if together.standing.error:  # the parts are attached again
+                self._close(together)
+            else:
+                good = [together]
+        self._groups[at : at + 1] = [*good, *bad]
+        for part in bad:
             self._tell(part)
+
+    def _parts_of(self, group: Group) -> tuple[list[Group], list[Group]]:
+        # Groups that are attached, and single metrics that cannot be.
+        group.standing.messages.clear()
+        self._close(group)
+        good, bad = [], []
+        ahead = group.halves()[::-1]
+        while ahead:
+            part = ahead.pop()
+            part.standing.look()
+            if not part.standing.error:
+                good.append(part)
+            elif _divides(part):
+                self._close(part)
+                ahead += part.halves()[::-1]
+            else:
+                bad.append(part)
+        return good, bad
 
     def _tell(self, group: Group) -> None:
         self._say_all(group.standing.messages)
@@ -169,6 +199,13 @@ class Exporter:
             for group in self._groups:
                 self._close(group)
             self._groups.clear()
+            self._programs.close()
+
+
+def _divides(group: Group) -> bool:
+    # Whether it may be that only some of its metrics cannot be attached.
+    standing = group.standing
+    return bool(standing.error) and not standing.absent and len(group.metrics) > 1
 
 
 def _keep_known(metrics: Iterable[Metric], known: Iterable[Metric]) -> list[Metric]:

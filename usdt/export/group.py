@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.session import Row
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.export.config import Metric
+    from usdt.export.programs import Programs
 
 __all__ = ("Group", "grouped")
 
@@ -72,22 +73,29 @@ class _Part:
 class Group:
     """Metrics of one session, attached in the processes that their targets select.
 
+    Args:
+        metrics: the metrics.
+        programs: the processes by their programs' names.
+
     Attributes:
         metrics: the metrics.
         standing: where they are attached.
     """
 
-    def __init__(self, metrics: tuple[Metric, ...]) -> None:
+    def __init__(self, metrics: tuple[Metric, ...], programs: Programs) -> None:
         self.metrics = metrics
+        self._programs = programs
         names = ", ".join(metric.name for metric in metrics)
         self.standing = Standing(
-            names, metrics[0].targets, lambda pids: _Part(metrics, pids), self._retire
+            names, metrics[0].targets, programs, lambda pids: _Part(metrics, pids), self._retire
         )
         self._kept: dict[Metric, list[Row]] = {}
 
-    def split(self) -> list[Group]:
-        """Return groups of one metric each: one of them cannot be attached."""
-        return [Group((metric,)) for metric in self.metrics]
+    def halves(self) -> list[Group]:
+        """Return two groups of half the metrics each: one of them cannot be attached."""
+        middle = len(self.metrics) // 2
+        parts = self.metrics[:middle], self.metrics[middle:]
+        return [Group(metrics, self._programs) for metrics in parts]
 
     def _retire(self, part: _Part) -> None:
         for _ in part.attachment.targets.drain():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.export.config import SpanSource
+    from usdt.export.programs import Programs
 
 __all__ = ("SpanGroup",)
 
@@ -59,17 +60,21 @@ class _Part:
 class SpanGroup:
     """Spans that are attached in the processes that their targets select.
 
+    Args:
+        source: what is measured.
+        programs: the processes by their programs' names.
+
     Attributes:
         source: what is measured.
         standing: where it is attached.
         dropped: spans for which there was no space until the next message.
     """
 
-    def __init__(self, source: SpanSource) -> None:
+    def __init__(self, source: SpanSource, programs: Programs) -> None:
         self.source = source
         self.dropped = 0
         self.standing = Standing(
-            source.name, source.targets, lambda pids: _Part(self, pids), _Part.drain
+            source.name, source.targets, programs, lambda pids: _Part(self, pids), _Part.drain
         )
         offset = time.time_ns() - time.monotonic_ns()
         self._spans = OtlpSpans(socket.gethostname(), offset, VERSION)

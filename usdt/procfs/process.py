@@ -8,24 +8,26 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import TargetError
+from usdt.base.errors import TargetError, TargetNotFound
 from usdt.base.frozen import frozen
 from usdt.base.text import closest
 from usdt.procfs.access import explain_errors, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = (
     "ThreadGroup",
     "catches",
     "command_name",
     "describe_process",
+    "has_name",
     "is_kernel_thread",
     "is_stopped",
     "open_pidfd",
     "parent",
     "pid_exists",
+    "process_names",
     "processes",
     "processes_named",
     "start_time",
@@ -79,24 +81,32 @@ def processes_named(name: str) -> list[int]:
     for ``python3.11``. Kernel threads are not found.
 
     Raises:
-        TargetError: there is no such process; the message names the most similar one.
+        TargetNotFound: there is no such process; the message names the most similar one.
     """
     found: list[int] = []
     known: set[str] = set()
     for pid in processes():
-        names = _names(pid) if pid != os.getpid() else ()
+        names = process_names(pid) if pid != os.getpid() else ()
         known.update(names)
-        if any(_is_name(name, one) for one in names):
+        if has_name(names, name):
             found.append(pid)
     if not found:
         near = closest(name, sorted(known))
         hint = f"did you mean {near}?" if near else "list them with: ps -e"
-        raise TargetError(f"-p {name or repr(name)}: no process of this name; {hint}")
+        raise TargetNotFound(f"-p {name or repr(name)}: no process of this name; {hint}")
     return found
 
 
-def _names(pid: int) -> tuple[str, ...]:
-    # The command name and the name of the executable; nothing for a kernel thread.
+def has_name(names: Iterable[str], wanted: str) -> bool:
+    """Return whether :func:`processes_named` finds a process that has these names."""
+    return any(_is_name(wanted, one) for one in names)
+
+
+def process_names(pid: int) -> tuple[str, ...]:
+    """Return the command name of a process, and the name of its executable.
+
+    Nothing for a kernel thread, and for a process that has ended.
+    """
     try:
         if is_kernel_thread(pid):
             return ()

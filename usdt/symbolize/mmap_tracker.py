@@ -12,7 +12,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError
-from usdt.bpf.perf_sideband import CgroupRecord, ExecRecord, ForkRecord, LostRecord, PerfSideband
+from usdt.bpf.perf_sideband import (
+    CgroupRecord,
+    ExecRecord,
+    ForkRecord,
+    LostRecord,
+    NameRecord,
+    PerfSideband,
+)
 from usdt.procfs.mapped_files import MappedFile
 from usdt.procfs.maps import Mapping
 
@@ -70,8 +77,8 @@ class MmapTracker:
         self.mapped.clear()
         self.forked.clear()
         for record in self._records.take() if self._records is not None else ():
-            if isinstance(record, CgroupRecord):
-                continue  # not asked for
+            if isinstance(record, CgroupRecord | NameRecord):
+                continue  # they say nothing about mappings
             if not isinstance(record, LostRecord) and len(self.changed) < _MAX_PROCESSES:
                 self.changed.add(record.pid)
             if isinstance(record, ExecRecord):

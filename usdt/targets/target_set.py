@@ -4,7 +4,8 @@
     command   the program and libraries of a command held at its start; then as pids
     cgroups   the files that the processes in them have mapped, and those they map later
     files     the files that the probes name, in every process that runs them, now or later
-    all       every file that any process has mapped; scanned again every few seconds
+    all       every file that any process has mapped; the processes that have mapped more since,
+              as the kernel reports, are scanned every few seconds
 
 With ``follow``, the children of pids and command are targets as well, see
 :mod:`usdt.targets.follow_forks`.
@@ -19,7 +20,7 @@ import time
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
-from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TargetNotFound
+from usdt.base.errors import ElfError, ProbeNotFound, SyscallError, TargetError, TargetNotFound
 from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.procfs import namespaces, process
 from usdt.procfs.mapped_files import MapsPoller, file_identity, files_of_processes
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from usdt.base.errors import TracingError
+    from usdt.bpf.perf_sideband import PerfSideband
     from usdt.engine.run.options import TargetOptions
     from usdt.engine.runtime.session import BpfSession
     from usdt.procfs.mapped_files import FileId
@@ -42,7 +44,9 @@ __all__ = ("TargetSet",)
 
 RESCAN = 0.05  # seconds between two scans of a process's mappings
 RESCAN_CGROUPS = 0.25  # seconds between two scans of the processes in some cgroups
-RESCAN_ALL = 2.0  # seconds between two scans of all processes of the machine
+RESCAN_ALL = 2.0  # seconds between two scans for files that any process has mapped
+RESCAN_UNCHANGED = 60.0  # of processes that report no mappings: CPUs that come online do not
+RESCAN_SHARE = 100  # seconds until the next scan of all processes, for each of CPU time of one
 
 
 class TargetSet(Closeable):
@@ -77,6 +81,8 @@ class TargetSet(Closeable):
         self._namespace = namespaces.nested_pid_namespace()
         self._follower = self._start_following() if options.follow and self.pids else None
         self.following = self._follower is not None
+        self._mappings = self._report_mappings() if options.all_processes else None
+        self._next_full_scan = 0.0
         self._maps = [MapsPoller(pid) for pid in self.pids]
         self._next_scan = time.monotonic()
         self._pidfds: dict[int, int] = {}
@@ -113,6 +119,13 @@ class TargetSet(Closeable):
         self._notices += follower.notices
         return follower
 
+    def _report_mappings(self) -> PerfSideband | None:
+        from usdt.bpf.perf_sideband import PerfSideband  # noqa: PLC0415 - only for -a
+
+        with contextlib.suppress(SyscallError):  # not permitted: all processes are scanned
+            return PerfSideband()
+        return None
+
     @property
     def task_filter(self) -> TaskFilter:
         """The filter by which programs recognize the processes."""
@@ -145,10 +158,9 @@ class TargetSet(Closeable):
         pidfds, self._pidfds = self._pidfds, {}
         for number in pidfds.values():
             os.close(number)
-        if self._follower is not None:
-            self._follower.close()
-        if self.cgroups is not None:
-            self.cgroups.close()
+        for one in (self._follower, self._mappings, self.cgroups):
+            if one is not None:
+                one.close()
 
     # ------------------------------------------------------------ files
 
@@ -249,7 +261,7 @@ class TargetSet(Closeable):
         if self._in_cgroups is not None:
             yield from self._newly_in_cgroups(self._in_cgroups)
         elif self._options.all_processes:
-            yield from _mapped_anywhere()
+            yield from self._newly_mapped_anywhere()
         elif self._command is not None:
             yield from self._command_files(self._command)
         else:
@@ -297,6 +309,14 @@ class TargetSet(Closeable):
         self._notices += cgroups.notices
         cgroups.notices.clear()
 
+    def _newly_mapped_anywhere(self) -> Iterator[TracedFile]:
+        now = time.monotonic()
+        pids = self._mappings.take_pids() if self._mappings is not None else None
+        if pids is None or now >= self._next_full_scan:
+            self._next_full_scan = now + RESCAN_UNCHANGED
+            pids = {*process.processes()}
+        yield from _mapped_in(sorted(pids))
+
     def _newly_mapped(self, maps: MapsPoller) -> Iterator[TracedFile]:
         for file in maps.changed():
             if file.open_path is None:
@@ -328,7 +348,9 @@ class TargetSet(Closeable):
         if self._in_cgroups is not None:
             found += self._newly_in_cgroups(self._in_cgroups)
         elif self._options.all_processes:
-            found += _mapped_anywhere()
+            began = time.thread_time()
+            found += self._newly_mapped_anywhere()
+            self._next_scan = now + max(RESCAN_ALL, RESCAN_SHARE * (time.thread_time() - began))
         elif self.following:
             self.reap()  # also while events keep coming: the ID may be reused
         else:
@@ -391,5 +413,9 @@ def _path_inside(name: str) -> str:
 
 
 def _mapped_anywhere() -> Iterator[TracedFile]:
-    for path, open_path, identity in files_of_processes(process.processes(), skip_errors=True):
+    return _mapped_in(process.processes())
+
+
+def _mapped_in(pids: Iterable[int]) -> Iterator[TracedFile]:
+    for path, open_path, identity in files_of_processes(pids, skip_errors=True):
         yield TracedFile(path, open_path, identity)
