@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import as_user
 import pytest
 from fixtures import Fixture, build, start
+from java_programs import compiled
+from services import Dialogue
 from skips import need_program
 from tracing_tools import KPROBE, USDT, Tool, private, until
 
 from usdt.bpf.capabilities import CAPABILITIES
 from usdt.bpf.features import have_uprobe_multi
 from usdt.bpf.privileges import fd_commands_need_bpf
+from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +139,57 @@ def test_a_service_drops(more: str) -> None:
             return
         tool.wait_error("gave up all")
         check(tool.pid, on_maps())
+
+
+def test_tracefs_needs_what_was_kept(target: Fixture) -> None:
+    kept = {"CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_SYS_ADMIN"}
+    words = ("trace", "--json", "--via", "tracefs", "--drop", "-v", "-p", target.pid, "args:*")
+    with Tool(*words) as tool:
+        assert set(tool.wait_error("kept for tracefs: ").split(": ")[1].split(", ")) == kept
+        tool.wait_error("gave up all other capabilities")
+        check(tool.pid, kept | INSPECT)
+        target.send("fire")
+        hits_of(tool, target)
+        tool.stop()
+    defined = Path(tracefs(), "uprobe_events").read_text()
+    assert f"usdt_{tool.pid}_" not in defined, "its events are removed at the end"
+
+
+@pytest.mark.parametrize("probe", ["uprobe:libc:write", "syscall:write"])
+def test_a_command_of_another_user_is_ended(probe: str) -> None:
+    command = "sh -c 'echo >/dev/null; exec sleep 1000'"
+    words = ("trace", "--json", "--drop", "-v", "--user", "nobody", "-c", command, probe)
+    with Tool(*words) as tool:
+        tool.wait_error("kept for ending the command: CAP_KILL")
+        tool.wait_error("gave up all other capabilities")
+        check(tool.pid, on_all() | {"CAP_KILL"})
+        child = tool.wait_events(1)[0]["pid"]
+        assert Path(f"/proc/{child}").stat().st_uid == as_user.NOBODY
+        tool.process.send_signal(signal.SIGINT)
+        tool.wait_end()
+        assert not Path(f"/proc/{child}").exists()
+
+
+def test_a_virtual_machine_of_another_user_names_its_methods(tmp_path: Path) -> None:
+    for folder in (tmp_path, *as_user.own_parents(tmp_path)):
+        folder.chmod(0o755)
+    classes = compiled(tmp_path, "Stops")
+    options = ("-XX:+PreserveFramePointer", "-XX:CompileCommand=dontinline,Stops*::*")
+    machine = (*as_user.words(), need_program("java"), *options, "-cp", classes, "Stops")
+    with Dialogue(*machine) as running:
+        running.hear("ready")
+        probe = "hotspot:thread__sleep__begin"
+        words = ("trace", "--json", "--drop", "-v", "--jit-map", "--ustack", "-p", running.pid)
+        with Tool(*words, probe) as tool:
+            tool.wait_error("kept for --jit-map: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL")
+            tool.wait_error("gave up all other capabilities")
+            check(tool.pid, on_all() | {"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_KILL"})
+            running.say("7")
+            running.hear("stopped")
+            stack = tool.wait_events(1)[0]["args"]["ustack"]
+            running.say("")
+            tool.stop()
+    assert any("Stops$Deep.go" in frame.get("symbol", "") for frame in stack), stack
 
 
 # ---------------------------------------------------------------- the unit of systemd

@@ -10,6 +10,7 @@ from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from usdt.bpf.privileges import drop_capabilities
 from usdt.tracefs.pages import PageLayout, read_page
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class TracePipeReader:
                 cpu.last = page.events[-1][0]
 
     def _run(self) -> None:
+        drop_capabilities()  # it only reads open files; they are each thread's own
         poller = select.poll()
         poller.register(self._end, select.POLLIN)
         for cpu in self._cpus:

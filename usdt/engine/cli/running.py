@@ -133,7 +133,7 @@ def _drop(options: CommandOptions, requests: Sequence[ProbeText], attached: Atta
         wanted = os.environ.get(_SERVICE) == str(os.getpid())
     if not wanted:
         return
-    from usdt.engine.run.privileges import keep_needed, needed_later  # noqa: PLC0415 - few runs
+    from usdt.engine.run.dropping import keep_needed, needed_later  # noqa: PLC0415 - few runs
 
     searching = attached.targets.searching
     later = needed_later(

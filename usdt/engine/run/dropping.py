@@ -64,6 +64,8 @@ def needed_later(
 
 
 def _attach(trace: TraceOptions) -> tuple[str, ...]:
+    if trace.via == TRACEFS:
+        return ()
     # CAP_SYS_ADMIN is much more than tracing needs: only for who cannot do without it.
     permitted = capability_set("CapPrm:")
     enough = all(permitted >> CAPABILITIES[name] & 1 for name in ("CAP_BPF", "CAP_PERFMON"))
