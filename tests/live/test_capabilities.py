@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import as_user
@@ -23,7 +23,6 @@ from usdt.tracefs.mount import MOUNT_POINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.root
 
@@ -140,19 +139,68 @@ def test_probes_of_the_kernel(probe: str) -> None:
         tool.finish()
 
 
+def mounted_tracefs(*capabilities: str) -> tuple[str, ...]:
+    """The words that run a command with these capabilities, where tracefs is mounted as usual."""
+    shell = f'mount -t tracefs none {MOUNT_POINT} && chmod 700 {MOUNT_POINT} && exec "$@"'
+    unshare = need_program("unshare", "util-linux")
+    return (unshare, "-m", "/bin/sh", "-c", shell, "sh", *as_user.words(*capabilities))
+
+
 def test_tracepoints_need_tracefs() -> None:
-    probe = "tracepoint:sched:sched_switch"
-    words = (KPROBE, "count", "-d", "0.2", probe)
-    if os.stat(MOUNT_POINT).st_mode & 0o005:  # noqa: PTH116 - a mode
-        pytest.skip("everybody may read tracefs here")
-    refused = subprocess.run(
-        [*as_user.words(*TRACING), *words], capture_output=True, text=True, check=False
-    )
+    if not Path(MOUNT_POINT).is_dir():
+        pytest.skip("needs tracefs")
+    words = (KPROBE, "count", "-d", "0.2", "tracepoint:sched:sched_switch")
+    before = mounted_tracefs(*TRACING)
+    refused = subprocess.run([*before, *words], capture_output=True, text=True, check=False)
     assert "lacks CAP_DAC_READ_SEARCH" in one_error(refused)
-    before = as_user.words(*TRACING, "CAP_DAC_READ_SEARCH")
+    before = mounted_tracefs(*TRACING, "CAP_DAC_READ_SEARCH")
     with Tool(*words[1:], before=before, command=KPROBE) as tool:
         tool.finish()
-    assert features_of(*TRACING)["tracepoints"]["lacks"] == ["CAP_DAC_READ_SEARCH"]
+
+
+def test_tracefs_says_which_capability_is_missing() -> None:
+    trace = ("trace", "--via", "tracefs", "-c", build("default", "args"), "args:*")
+    if not Path(MOUNT_POINT).is_dir():
+        pytest.skip("needs tracefs")
+    error = one_error(run_usdt(*trace, before=mounted_tracefs(*TRACING)))
+    assert "this process lacks CAP_DAC_READ_SEARCH" in error
+    error = one_error(run_usdt(*trace, before=mounted_tracefs("CAP_DAC_READ_SEARCH")))
+    assert "cannot be made: Permission denied; this process lacks CAP_DAC_OVERRIDE" in error
+    done = run_usdt(*trace, before=mounted_tracefs("CAP_DAC_OVERRIDE"))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("capability", "lacks"),
+    [("CAP_DAC_READ_SEARCH", ["CAP_DAC_OVERRIDE"]), ("CAP_DAC_OVERRIDE", [])],
+)
+def test_what_tracefs_needs_that_is_mounted(capability: str, lacks: list[str]) -> None:
+    if not Path(MOUNT_POINT).is_dir():
+        pytest.skip("needs tracefs")
+    done = run_usdt("features", "--json", before=mounted_tracefs(capability))
+    found = json.loads(done.stdout)["privileges"]
+    assert found["tracefs"]["lacks"] == lacks
+    assert found["tracepoints"]["lacks"] == [*TRACING]
+
+
+def test_tracefs_that_is_not_mounted() -> None:
+    shell = f'while umount {MOUNT_POINT} 2>/dev/null; do :; done; exec "$@"'
+    before = (need_program("unshare", "util-linux"), "-m", "/bin/sh", "-c", shell, "sh")
+    shown = run_usdt("features", "--json", before=(*before, *as_user.words(*TRACING))).stdout
+    found = json.loads(shown)["privileges"]
+    assert found["tracefs"]["lacks"] == ["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"]
+    assert found["tracepoints"]["lacks"] == ["CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH"]
+
+
+def test_a_probe_of_the_kernel_reads_no_files_of_a_process(target: Fixture) -> None:
+    if not features.have_vmlinux_btf():
+        pytest.skip("needs vmlinux BTF")
+    words = ("trace", "--json", "-n", "1", "-p", target.pid, "syscall:write")
+    with Tool(*words, before=as_user.words(*TRACING)) as tool:
+        tool.wait_tracing()
+        target.send("fire")
+        (event,) = tool.wait_end()
+    assert event["pid"] == target.pid
 
 
 def test_names_of_kernel_functions_need_syslog() -> None:

@@ -32,6 +32,7 @@ __all__ = (
 )
 
 _PROGRAMS = ("CAP_BPF", "CAP_PERFMON")
+_TRACEFS = "/sys/kernel/tracing"
 _SETTINGS = {
     "unprivileged_bpf_disabled": "/proc/sys/kernel/unprivileged_bpf_disabled",
     "perf_event_paranoid": "/proc/sys/kernel/perf_event_paranoid",
@@ -58,13 +59,14 @@ class Privilege(NamedTuple):
     @property
     def lacks(self) -> list[str]:
         """The capabilities that this process does not have."""
-        return missing_capabilities(*self.needs)
+        return missing_capabilities(*self.needs) if self.needs else []
 
 
 def privileges() -> list[Privilege]:
     """Return what each thing needs on this kernel."""
     events = ("CAP_BPF", "CAP_SYS_ADMIN") if _admin_for_uprobe_events() else _PROGRAMS
-    readable = os.access("/sys/kernel/tracing/events", os.R_OK | os.X_OK, effective_ids=True)
+    reading, note = _tracefs_needs(os.R_OK, "CAP_DAC_READ_SEARCH")
+    writing, _ = _tracefs_needs(os.W_OK, "CAP_DAC_OVERRIDE")
     return [
         Privilege("uprobe_multi", "uprobes by uprobe_multi", _PROGRAMS),
         Privilege("uprobe_events", "uprobes by perf events", events),
@@ -72,9 +74,10 @@ def privileges() -> list[Privilege]:
         Privilege(
             "tracepoints",
             "tracepoints",
-            _PROGRAMS if readable else (*_PROGRAMS, "CAP_DAC_READ_SEARCH"),
-            "" if readable else "or tracefs mounted with gid= and mode=",
+            (*_PROGRAMS, *reading),
+            note,
         ),
+        Privilege("tracefs", "--via tracefs, kprobe event", writing, note),
         Privilege("kernel_functions", "kernel functions", _PROGRAMS),
         Privilege("kernel_addresses", "symbols of kernel stacks", ("CAP_SYSLOG",)),
         Privilege(
@@ -85,6 +88,15 @@ def privileges() -> list[Privilege]:
         ),
         Privilege("deleted_files", "deleted libraries", ("CAP_CHECKPOINT_RESTORE",)),
     ]
+
+
+def _tracefs_needs(mode: int, override: str) -> tuple[tuple[str, ...], str]:
+    # What this process needs to read or write tracefs, and what else would help.
+    if not os.path.ismount(_TRACEFS):
+        return ("CAP_SYS_ADMIN", override), "tracefs is not mounted"
+    if os.access(f"{_TRACEFS}/events", mode | os.X_OK, effective_ids=True):
+        return (), ""
+    return (override,), "or tracefs mounted with gid= and mode="
 
 
 def kernel_settings() -> dict[str, str]:

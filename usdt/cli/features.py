@@ -125,7 +125,7 @@ def _show_privileges(look: Look) -> None:
         if one.lacks:
             lacks = f"; {look.warning}this process lacks {' and '.join(one.lacks)}{look.end}"
         note = f" ({one.note})" if one.note else ""
-        sys.stdout.write(f"  {one.label:<28} {', '.join(one.needs)}{note}{lacks}\n")
+        sys.stdout.write(f"  {one.label:<28} {', '.join(one.needs) or 'nothing'}{note}{lacks}\n")
     settings = " ".join(f"{name}={value}" for name, value in kernel_settings().items())
     sys.stdout.write(f"settings: {settings}\n")
 

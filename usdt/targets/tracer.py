@@ -85,9 +85,10 @@ class Tracer(Closeable):
     @property
     def searching(self) -> bool:
         """Whether poll() looks for further files of processes."""
-        # Without probes of files, the files of all processes need not be searched.
-        wanted = bool(self._finders) or self._targets.selected
-        return wanted and self._targets.scan_interval is not None
+        # Without probes of files, files need not be searched; cgroups and children are looked for.
+        targets = self._targets
+        wanted = bool(self._finders or targets.following or targets.cgroups)
+        return wanted and targets.scan_interval is not None
 
     @property
     def attach_log(self) -> list[str]:

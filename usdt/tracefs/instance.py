@@ -12,7 +12,7 @@ from usdt.base.closeable import Closeable
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.tracefs.definitions import define_event, remove_event
 from usdt.tracefs.format import parse_format
-from usdt.tracefs.mount import write_control
+from usdt.tracefs.mount import write_control, write_hint
 from usdt.tracefs.owner import is_orphan, own_name
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Instance(Closeable):
             except OSError as err:
                 if err.errno == errno.ENOENT and not folder.exists():
                     raise NotSupported("instances of the tracer", None) from err
-                raise TracingError(f"{path}: cannot be made: {err.strerror}") from err
+                hint = f"; {write_hint()}" if err.errno == errno.EACCES else ""
+                raise TracingError(f"{path}: cannot be made: {err.strerror}{hint}") from err
             return path
         raise TracingError(f"{folder}: this process has {_ATTEMPTS} instances already")
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.bpf._syscall import mount_privately, write
+from usdt.bpf.capabilities import privilege_hint
 
 if TYPE_CHECKING:
     from usdt.base.closeable import FD
 
-__all__ = ("MOUNT_POINT", "find_tracefs", "tracefs", "write_control")
+__all__ = ("MOUNT_POINT", "find_tracefs", "tracefs", "write_control", "write_hint")
 
 MOUNT_POINT = "/sys/kernel/tracing"  # the kernel creates this folder since Linux 4.1
 _OLD_MOUNT_POINT = "/sys/kernel/debug/tracing"
@@ -91,4 +92,10 @@ def write_control(path: Path, text: str) -> None:
         finally:
             os.close(number)
     except OSError as err:
-        raise SyscallError(err.errno or errno.EIO, f"writing {text!r} to {path}") from err
+        hint = write_hint() if err.errno == errno.EACCES else ""
+        raise SyscallError(err.errno or errno.EIO, f"writing {text!r} to {path}", hint) from err
+
+
+def write_hint() -> str:
+    """Return a hint for an EACCES of tracefs."""
+    return privilege_hint("CAP_DAC_OVERRIDE")
