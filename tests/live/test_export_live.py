@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 import urllib.error
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from cgroups import cgroup, enter
 from exporting import OPEN, exporting
 from fixtures import build, start
 from tracing_tools import until
+
+import usdt
 
 
 def metric(name: str, kind: str, probe: str, *more: str) -> str:
@@ -150,6 +153,20 @@ def test_a_reload_keeps_what_has_not_changed(threads: Path, tmp_path: Path) -> N
         assert exporter.value("hits_total") == 1600
 
 
+def test_the_exporter_says_what_it_costs(threads: Path, tmp_path: Path) -> None:
+    text = metric("h", "counter", f"{threads}:threads:hit")
+    with exporting(tmp_path / "c.toml", text) as one:
+        for accept in (OPEN, "text/plain;version=0.0.4"):
+            found = one.samples(accept)
+            assert found["usdt_build_info", frozenset({("version", usdt.__version__)})] == 1
+            own = {name: v for (name, _), v in found.items() if name.startswith("process_")}
+            files = len([*Path(f"/proc/{one.tool.pid}/fd").iterdir()])
+            assert 0 < own["process_cpu_seconds_total"] < 100
+            assert 5 << 20 < own["process_resident_memory_bytes"] < 200 << 20
+            assert abs(own["process_open_fds"] - files) < 8
+            assert 0 <= time.time() - own["process_start_time_seconds"] < 300
+
+
 def test_only_two_paths_are_served(threads: Path, tmp_path: Path) -> None:
     with exporting(tmp_path / "c.toml", metric("h", "counter", f"{threads}:threads:hit")) as one:
         assert one.get(path="/-/healthy")[1] == "ok\n"
@@ -196,6 +213,7 @@ def test_what_can_be_attached_is_one_session(threads: Path, tmp_path: Path) -> N
         assert sessions(exporter.tool.pid) == 1
         with start(threads, "-w", "-t", 8, "-n", 100) as program:
             program.fire()
+        assert exporter.value("usdt_sites", metric="m0", probe=probes[0]) == 1
         assert exporter.value("m0_total") == exporter.value("m10_total") == 800
         assert exporter.value("m1_total") == exporter.value("m11_total") == 100
 
@@ -215,6 +233,7 @@ def test_a_program_that_does_not_run_is_one_message(threads: Path, tmp_path: Pat
             exporter.wait(1, "usdt_up", metric="m1", probe="threads:main")
             program.fire()
             assert exporter.value("m0_total") == 800
+            assert exporter.value("usdt_processes", metric="m0") == 1
             assert sessions(exporter.tool.pid) == 1
         assert sum("not attached" in line for line in exporter.tool.errors) == 1
 

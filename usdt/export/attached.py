@@ -221,6 +221,13 @@ class Standing(Generic[P]):
             part.attachment.close()
             self.parts.remove(part)
 
+    @property
+    def processes(self) -> int | None:
+        """The number of processes in which probes are attached; None if any may run them."""
+        if not (self._selected.program or self._selected.pids):
+            return None
+        return sum(len(part.attachment.pids) for part in self.parts)
+
     def lost(self) -> Counter[tuple[str, str]]:
         """Return the hits that were lost, by probe and reason."""
         found = Counter(self._lost)

@@ -34,6 +34,15 @@ if TYPE_CHECKING:
 
 __all__ = ("METRIC_KEYS", "Config", "Metric", "SpanSource", "Targets", "load_config")
 
+# Metrics of the exporter itself, besides those that begin with usdt_: see usdt/export/health.py.
+_OWN_NAMES = frozenset(
+    {
+        "process_cpu_seconds",
+        "process_open_fds",
+        "process_resident_memory_bytes",
+        "process_start_time_seconds",
+    }
+)
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _RETURNING = ("uprobe", "kprobe", "fentry", "syscall")
 _URL = re.compile(r"https?://[!-~]+")
@@ -266,10 +275,9 @@ def _metric(table: Table) -> Metric:
 
 def _name(table: Table, unit: str, *, histogram: bool) -> str:
     name = table.text("name", example="myapp_requests")
-    if not _NAME.fullmatch(name) or name.startswith("usdt_"):
-        what = (
-            "usdt_ begins the exporter's own" if name.startswith("usdt_") else "letters, digits, _"
-        )
+    own = name.startswith("usdt_") or name.removesuffix("_total") in _OWN_NAMES
+    if not _NAME.fullmatch(name) or own:
+        what = "it is one of the exporter's own" if own else "letters, digits, _"
         raise table.error("name", f'{name}: not a name ({what}); write name = "myapp_requests"')
     name = name if histogram else name.removesuffix("_total")
     if unit and not name.endswith(f"_{unit}"):

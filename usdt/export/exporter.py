@@ -15,6 +15,7 @@ from usdt.export.config import load_config
 from usdt.export.formats.families import Family, Sample, family_of
 from usdt.export.formats.otlp import Pusher, metrics_request
 from usdt.export.group import Group, grouped
+from usdt.export.health import health
 from usdt.export.programs import Programs
 from usdt.export.server import MetricsServer
 from usdt.export.spans import SpanGroup
@@ -165,11 +166,9 @@ class Exporter:
         with self._lock:
             rows: dict[Metric, list[Row]] = {}
             lost = Counter(self._lost)
-            attached: set[Metric] = set()
             for group in self._groups:
                 rows |= group.rows()
                 lost.update(group.standing.lost())
-                attached |= group.attached()
             for spans in self._spans.values():
                 lost.update(spans.standing.lost())
                 lost[spans.source.name, "no space until the next message"] += spans.dropped
@@ -177,8 +176,8 @@ class Exporter:
                 family_of(metric, values.read(rows.get(metric, ())))
                 for metric, values in self._values.items()
             ]
-            health = _health(self._values.values(), attached, lost)
-            return [*found, *health, *self._dropped()]
+            own = health(self._values.values(), self._groups, lost)
+            return [*found, *own, *self._dropped()]
 
     def _dropped(self) -> Iterator[Family]:
         if self.pusher is not None:
@@ -219,33 +218,6 @@ def _sets(wanted: Sequence[Metric], old: Iterable[tuple[Metric, ...]]) -> list[t
     kept = [one for one in old if all(metric in wanted for metric in one)]
     already = {metric for one in kept for metric in one}
     return [*kept, *grouped([metric for metric in wanted if metric not in already])]
-
-
-def _health(
-    values: Iterable[MetricValues], attached: set[Metric], lost: Counter[tuple[str, str]]
-) -> list[Family]:
-    ups = []
-    overflows = []
-    for one in values:
-        labels = ("metric", one.metric.name)
-        for probe in one.metric.probes:
-            up = Sample((labels, ("probe", probe.text)), int(one.metric in attached))
-            ups.append(up)
-        overflows.append(Sample((labels,), one.overflow))
-    losses = [
-        Sample((("probe", probe), ("reason", reason)), number)
-        for (probe, reason), number in sorted(lost.items())
-    ]
-    return [
-        Family("usdt_up", "Whether the probe is attached.", "gauge", "", tuple(dict.fromkeys(ups))),
-        Family("usdt_lost", "Hits that were not counted.", "counter", "", tuple(losses)),
-        Family(
-            "usdt_label_overflow",
-            "Hits counted under the label other.",
-            *("counter", ""),
-            tuple(overflows),
-        ),
-    ]
 
 
 class _Signals:

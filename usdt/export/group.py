@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.run.options import TraceOptions
+from usdt.engine.run.registry import kind_of
 from usdt.export.attached import Attachment, Standing
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class _Part:
     def __init__(self, metrics: Sequence[Metric], pids: Sequence[int]) -> None:
         first = metrics[0]
         requests = [probe for metric in metrics for probe in metric.probes]
+        self._requests = requests
         self._metric_of = [metric for metric in metrics for _ in metric.probes]
         self._session: AggregateSession
         options = TraceOptions(
@@ -63,6 +66,14 @@ class _Part:
         found: dict[Metric, list[Row]] = {}
         for row in self._session.read(distributions=False):
             found.setdefault(self._metric_of[row.source.request], []).append(row)
+        return found
+
+    def sites(self) -> Counter[tuple[Metric, str]]:
+        """Return the number of attached sites of each probe of files."""
+        found: Counter[tuple[Metric, str]] = Counter()
+        for request, metric in zip(self._requests, self._metric_of, strict=True):
+            if not kind_of(request).in_kernel:
+                found[metric, request.text] += self.attachment.targets.sites_of(request)
         return found
 
     def attached(self) -> set[Metric]:
@@ -119,3 +130,10 @@ class Group:
     def attached(self) -> set[Metric]:
         """Return the metrics with an attached probe."""
         return {metric for part in self.standing.parts for metric in part.attached()}
+
+    def sites(self) -> Counter[tuple[Metric, str]]:
+        """Return the number of attached sites, by metric and probe of files."""
+        found: Counter[tuple[Metric, str]] = Counter()
+        for part in self.standing.parts:
+            found.update(part.sites())
+        return found

@@ -72,12 +72,14 @@ class _Finder:
     Attributes:
         text: the parsed probe.
         found: True once a file has the probe.
+        sites: the number of attached sites.
         any_file: True if the probe names no file, or files by a pattern.
     """
 
     def __init__(self, text: ProbeText) -> None:
         self.text = text
         self.found = False
+        self.sites = 0
         self.any_file = text.path is None or is_file_pattern(text.path)
 
     def wants(self, file: TracedFile) -> bool:

@@ -148,6 +148,10 @@ class Tracer(Closeable):
         """Return the hits of each probe that were not delivered."""
         return self._session.lost()
 
+    def sites_of(self, probe: ProbeText) -> int:
+        """Return the number of attached sites of a requested probe."""
+        return sum(finder.sites for finder in self._finders if finder.text is probe)
+
     def children_note(self) -> str:
         """Return a message if children of the processes are not traced, else ""."""
         return self._targets.children_note()
@@ -229,7 +233,9 @@ class Tracer(Closeable):
                 refused = self._session.attach(finder.text, found.points, declared=found.declared)
                 # The entry and return of a function count as one site.
                 failed = {point for failure in refused for point in failure.points}
-                self.attached += len(found.points) - len(failed)
+                added = len(found.points) - len(failed)
+                self.attached += added
+                finder.sites += added
                 known.attached = True
                 self._quirks.attached(file, {point.probe for point in found.points})
                 failures += [failure.error for failure in refused]

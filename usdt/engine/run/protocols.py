@@ -148,6 +148,9 @@ class TracedTargets(Protocol):
     def lost(self) -> list[Lost]:
         """Return the losses of each probe."""
 
+    def sites_of(self, probe: ProbeText) -> int:
+        """Return the number of attached sites of a probe of files, one of those requested."""
+
     def children_note(self) -> str:
         """Return a message if the processes have children that are not traced, else ""."""
 
