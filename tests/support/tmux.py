@@ -7,15 +7,16 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from patience import patient
 from skips import need_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 __all__ = ("Terminal", "terminal")
 
-_TRIES, _PAUSE = 400, 0.1  # a busy machine takes its time
+_TRIES, _PAUSE = int(patient(400)), 0.1  # a busy machine takes its time
 
 
 class Terminal:
@@ -34,9 +35,10 @@ class Terminal:
         """Return what the window shows."""
         return self.tell("capture-pane", "-p")
 
-    def shown(self, *texts: str) -> str:
-        """Wait until the window shows all texts; return what it shows."""
+    def shown(self, *texts: str, meanwhile: Callable[[], object] = lambda: None) -> str:
+        """Wait until the window shows all texts, doing a thing meanwhile; return what it shows."""
         for _ in range(_TRIES):
+            meanwhile()
             screen = self.screen()
             if all(text in screen for text in texts):
                 return screen

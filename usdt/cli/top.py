@@ -27,11 +27,11 @@ usdt top -p 1234 'uprobe:libc:mem*' -b -n 1
 """
 
 
-def _show(probes: Sequence[str], values: dict[str, Any]) -> None:
+def _show(probes: Sequence[str], values: dict[str, Any]) -> int:
     from usdt.engine.api.sessions import Session  # noqa: PLC0415 - not for --help
     from usdt.engine.top.display import run_top  # noqa: PLC0415
 
-    run_top(Session, probes, values)
+    return run_top(Session, probes, values)
 
 
 top = top_command("*:*", _HELP, _show)

@@ -34,22 +34,22 @@ _options = combined(
 
 
 def top_command(
-    default: str, text: str, show: Callable[[Sequence[str], dict[str, Any]], None]
+    default: str, text: str, show: Callable[[Sequence[str], dict[str, Any]], int]
 ) -> click.Command:
     """Return the command.
 
     Args:
         default: the probe, if none is given.
         text: its help.
-        show: shows the probes, with the values of the options.
+        show: shows the probes, with the values of the options; returns the exit code.
     """
 
-    def run(**values: Any) -> None:
+    def run(**values: Any) -> int:
         if values["pids"] and values["all_processes"]:
             raise click.UsageError("-p and -a exclude one another")
         if missing_capabilities():
             raise TracingError(f"tracing is not permitted: {privilege_hint()}")
-        show(values["probes"] or (default,), values)
+        return show(values["probes"] or (default,), values)
 
     probes = click.argument("probes", metavar="[PROBE]...", nargs=-1)
     return click.command("top", help=text)(probes(_options(run)))

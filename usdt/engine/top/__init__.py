@@ -4,6 +4,9 @@ screen/     the interface with keys
 commands    command lines that show the same
 display     the table on a terminal's alternate screen, or as lines
 live        what is attached, and its readings
+detail      one probe: what its views attach
+sampling    which arguments a probe has
+blocks      aggregates as lines
 table       readings → rates, totals, order
 text        rows as text
 costs       what the traced programs pay

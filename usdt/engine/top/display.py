@@ -30,8 +30,13 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _WIDTH = 80  # columns of lines that no terminal shows
 
 
-def run_top(sessions: type[Session], probes: Sequence[str], values: dict[str, Any]) -> None:
-    """Attach, and show tables until ^C, the last table, or the end of all traced processes."""
+def run_top(sessions: type[Session], probes: Sequence[str], values: dict[str, Any]) -> int:
+    """Show tables until ^C, the last one, or the end of all traced processes; return the exit code.
+
+    Raises:
+        TracingError: a probe cannot be attached.
+    """
+    code = 0
     keys = _with_keys(plain=values["plain"] or values["batch"])
     targets = {
         "pid": values["pids"] or None,
@@ -44,11 +49,12 @@ def run_top(sessions: type[Session], probes: Sequence[str], values: dict[str, An
         if keys:
             from usdt.engine.top.screen.app import run_app  # noqa: PLC0415 - needs Textual
 
-            run_app(live, probes, values, output)
+            code = run_app(live, probes, values, output)
         else:
             _run_plain(live, values, output)
         for note in live.notes:
             say(note)
+    return code
 
 
 def _with_keys(*, plain: bool) -> bool:

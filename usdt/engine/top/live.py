@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from usdt.base.errors import TracingError
 from usdt.engine.api.attach import parse_probes
+from usdt.engine.compiler.limits import DEFAULT_BACKLOG
 from usdt.engine.top.pairs import ends_of, is_call, probe_text
 from usdt.engine.top.table import Reading, Table
 
@@ -54,7 +55,7 @@ class LiveProbes:
         self._requests = parse_probes(probes, sessions.kind)
         self._times: dict[str, Aggregate[Value]] = {}
         self._pairs = contextlib.ExitStack()
-        self._counting = self._session()
+        self._counting = self.session()
         try:
             self._counts = self._counting.count(*probes)
         except BaseException:
@@ -68,8 +69,14 @@ class LiveProbes:
         with self._counting, self._pairs:
             pass
 
-    def _session(self) -> Session:
-        return self._sessions(**self._targets)
+    def session(self, hits: int | None = None) -> Session:
+        """Return a session on the same processes; the caller closes it.
+
+        Args:
+            hits: bytes of hits that are kept until they are taken; those that do not fit are lost.
+        """
+        backlog = DEFAULT_BACKLOG if hits is None else hits
+        return self._sessions(**self._targets, buffer=hits, backlog=backlog)
 
     # ------------------------------------------------------------ readings
 
@@ -107,12 +114,18 @@ class LiveProbes:
     def pairs(self) -> dict[str, str]:
         """Return the probes whose times can be measured: start → end, as texts of probes."""
         totals = {row.probe: row.total for row in self.table.rows()}
-        found = {name: self.text(end) for name, end in ends_of(self._counts.probes).items()}
-        for name in self._counts.probes:
-            if is_call(name):
-                found[name] = self.text(name, "return")
-        hit = sorted((name for name in found if totals.get(name)), key=lambda name: -totals[name])
-        return {name: found[name] for name in hit}
+        begin = [*ends_of(self._counts.probes), *filter(is_call, self._counts.probes)]
+        hit = sorted((name for name in begin if totals.get(name)), key=lambda name: -totals[name])
+        return {name: self.end_text(name) for name in hit}
+
+    def end_of(self, probe: str) -> str | None:
+        """Return the probe that ends what this one begins: itself for a call, None for others."""
+        return probe if is_call(probe) else ends_of(self._counts.probes).get(probe)
+
+    def end_text(self, start: str) -> str:
+        """Return the text of the probe that ends what a start begins."""
+        end = self.end_of(start)
+        return self.text(start, "return") if end in (start, None) else self.text(end)
 
     def measure(self, pairs: Mapping[str, str]) -> None:
         """Attach what measures the times of some pairs, the first of them; none again.
@@ -124,7 +137,7 @@ class LiveProbes:
             if len(self._times) >= MOST_PAIRS:
                 break
             if start not in self._times:
-                session = self._pairs.enter_context(self._session())
+                session = self._pairs.enter_context(self.session())
                 try:
                     self._times[start] = session.latency(self.text(start), end)
                 except TracingError as err:

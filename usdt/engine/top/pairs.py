@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
     from usdt.engine.language.tree import ProbeText
 
-__all__ = ("ends_of", "is_call", "probe_text")
+__all__ = ("ends_of", "is_call", "probe_text", "stacks_of")
 
 _SUFFIXES = (("start", "done"), ("entry", "return"), ("begin", "end"))
+_IN_KERNEL = ("kprobe", "fentry", "tracepoint", "rawtp")
 _CALLS = ("uprobe:", "syscall:", "kprobe:", "fentry:")
 
 
@@ -35,6 +36,13 @@ def ends_of(names: Iterable[str]) -> dict[str, str]:
 def is_call(name: str) -> bool:
     """Whether a probe has a return of its own: a function or a system call."""
     return name.startswith(_CALLS) or ":" not in name
+
+
+def stacks_of(name: str) -> tuple[str, ...]:
+    """Return the stacks that tell most of a probe: of the process, of Python, or of the kernel."""
+    if name.startswith("python:"):
+        return ("pystack", "ustack")
+    return ("kstack" if name.partition(":")[0] in _IN_KERNEL or ":" not in name else "ustack",)
 
 
 def probe_text(requests: Sequence[ProbeText], name: str, items: str = "") -> str:

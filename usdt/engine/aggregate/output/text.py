@@ -15,7 +15,7 @@ from usdt.engine.aggregate.spec import Log2
 from usdt.engine.output.formatters.formatter import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.base.terminal.look import Look
     from usdt.engine.aggregate.columns import Column
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.values import Value
 
 __all__ = (
+    "bar",
     "duration",
+    "edge_label",
     "folded_lines",
     "histogram",
     "histogram_lines",
@@ -229,7 +231,7 @@ def histogram(counts: Sequence[int], buckets: Buckets, width: int = _WIDTH) -> l
     first, last = spanned(counts)
     most = max(counts, default=0)
     return [
-        _bar(label(buckets, index), counts[index], most, width) for index in range(first, last + 1)
+        bar(label(buckets, index), counts[index], most, width) for index in range(first, last + 1)
     ]
 
 
@@ -245,7 +247,7 @@ def _fine_histogram(distribution: Distribution, unit: int, width: int) -> list[s
         low, high = distribution.buckets.edges(bucket)
         alone = high - low == 1 and unit == 1
         name = f"[{low}]" if alone else f"[{_edge(low, unit)}, {_edge(high, unit)})"
-        lines.append(_bar(name, counts[bucket], most, width))
+        lines.append(bar(name, counts[bucket], most, width))
         previous = bucket
     return lines
 
@@ -260,9 +262,10 @@ def in_unit(nanoseconds: int, unit: int) -> float:
     return nanoseconds / unit if rest else whole
 
 
-def _bar(name: str, count: int, most: int, width: int) -> str:
-    bar = "@" * (count * width // (most or 1))
-    return f"{name:<16}{count:8} |{bar:<{width}}|\n"
+def bar(name: str, count: int, most: int, width: int = _WIDTH) -> str:
+    """Return the line of a bucket; the bar of ``most`` hits is the longest."""
+    signs = "@" * (count * width // (most or 1))
+    return f"{name:<16}{count:8} |{signs:<{width}}|\n"
 
 
 def spanned(counts: Sequence[int]) -> tuple[int, int]:
@@ -273,14 +276,28 @@ def spanned(counts: Sequence[int]) -> tuple[int, int]:
 
 def label(buckets: Buckets, index: int) -> str:
     """Return a bucket's label: ``[8, 16)``, ``[512, 1K)``, ``[1]``, ``(..., 0)``, ``[9, ...)``."""
-    low, high = buckets.edges(index)
+    return edge_label(*buckets.edges(index), single=isinstance(buckets, Log2))
+
+
+def edge_label(
+    low: int | None, high: int | None, *, single: bool, edge: Callable[[int], str] | None = None
+) -> str:
+    """Return the label of a bucket from ``low`` to below ``high``; None means unbounded.
+
+    Args:
+        low: the lowest value.
+        high: the lowest value above.
+        single: whether a bucket of one value is labelled with it.
+        edge: returns a value as text; by default :func:`number`.
+    """
+    shown = edge or number
     if low is None:
-        return f"(..., {number(high or 0)})"
+        return f"(..., {shown(high or 0)})"
     if high is None:
-        return f"[{number(low)}, ...)"
-    if isinstance(buckets, Log2) and high - low == 1:
+        return f"[{shown(low)}, ...)"
+    if single and high - low == 1:
         return f"[{low}]"
-    return f"[{number(low)}, {number(high)})"
+    return f"[{shown(low)}, {shown(high)})"
 
 
 def number(value: int) -> str:

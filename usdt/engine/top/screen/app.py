@@ -6,6 +6,7 @@ Readings and everything that attaches run in a thread, so that keys are answered
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +20,8 @@ from textual.widgets import Input, Static
 from usdt.base.errors import TracingError
 from usdt.engine.run.loop import POLL_SECONDS, StopSignals
 from usdt.engine.top.commands import TopOptions
+from usdt.engine.top.detail import Detail
+from usdt.engine.top.screen.detail_page import DetailPage
 from usdt.engine.top.screen.dialogs import HELP, Dialog
 from usdt.engine.top.screen.probe_list import ProbeList
 from usdt.engine.top.table import Sort
@@ -35,13 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = ("TopApp", "run_app")
 
-_KEYS = "↑↓ choose  / filter  s sort  p pause  l latency  e command  ? help  q quit"
+_NOTHING = "Nothing is attached yet."
+_KEYS = "↑↓ choose  ⏎ open  / filter  s sort  p pause  l times  e command  ? help  q quit"
 
 
 def run_app(
     live: LiveProbes, probes: Sequence[str], values: dict[str, Any], output: OutputFile
-) -> None:
-    """Show the interface until its user, a signal or the last table ends it.
+) -> int:
+    """Show the interface until its user, a signal or the last table ends it; return the exit code.
 
     Raises:
         TracingError: reading or attaching failed.
@@ -61,12 +65,13 @@ def run_app(
             values["latency"],
         ),
     )
-    with StopSignals(app.end_soon) as stop:
+    with app.details, StopSignals(app.end_soon) as stop:
         if not stop.requested:
             app.run(mouse=False)  # the mouse selects text, as in every terminal
     output.write([f"{line}\n" for line in dict.fromkeys(app.commands)])
     if app.failure is not None:
         raise app.failure
+    return app.return_code or 0
 
 
 class TopApp(App[None]):
@@ -79,15 +84,18 @@ class TopApp(App[None]):
     Attributes:
         commands: the command lines that the user asked for.
         failure: why it ended by itself; None if nothing failed.
+        details: detaches what views of one probe have attached.
     """
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { layout: vertical; }
-    .line { height: 1; width: 100%; }
+    .line { height: 1; width: 100%; text-wrap: nowrap; text-overflow: ellipsis; }
     #heading { text-style: bold; }
     #keys { text-style: dim; }
     ProbeList { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    DetailPage VerticalScroll { scrollbar-size-vertical: 1; }
+    #body { text-wrap: nowrap; text-overflow: ellipsis; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     Dialog { align: center middle; }
     #dialog { max-width: 80; height: auto; max-height: 100%; padding: 0 1; }
@@ -111,18 +119,22 @@ class TopApp(App[None]):
         self.theme = "ansi-dark"  # the colours of the terminal, whatever they are
         self.commands: list[str] = []
         self.failure: TracingError | None = None
+        self.details = contextlib.ExitStack()
         self._live, self._options = live, options
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._stopped = False  # before the loop ran
         self._paused = self._ended = False
         self._latency = options.latency
+        self._status = Static(classes="line")
+        self._heading = Static(id="heading", classes="line")
+        self._probes = ProbeList()
+        self._filter = Input(
+            live.table.filter, placeholder="text in names", compact=True, id="filter"
+        )
 
     def compose(self) -> ComposeResult:
         """Make the widgets."""
-        yield Static(id="status", classes="line")
-        yield Static(id="heading", classes="line")
-        yield ProbeList()
-        yield Input(self._live.table.filter, placeholder="text in names", compact=True, id="filter")
+        yield from (self._status, self._heading, self._probes, self._filter)
         yield Static(Text(_KEYS), id="keys", classes="line")
 
     def on_mount(self) -> None:
@@ -130,7 +142,7 @@ class TopApp(App[None]):
         self._loop_of_app = asyncio.get_running_loop()
         if self._stopped:
             self.exit()
-        self.set_focus(self.query_one(ProbeList))
+        self.set_focus(self._probes)
         self.run_worker(self._follow())
 
     def end_soon(self) -> None:
@@ -179,15 +191,12 @@ class TopApp(App[None]):
         self._show()
 
     def _show(self) -> None:
-        table, probes = self._live.table, self.query_one(ProbeList)
+        table, probes = self._live.table, self._probes
         state = "paused  " if self._paused else "ended  " if self._ended else ""
-        self._line("status", f"{state}{status_line(table, self._live.programs)}")
-        self._line("heading", heading(max(1, probes.size.width), table.sort))
+        status = cut(f"{state}{status_line(table, self._live.programs)}", max(1, self.size.width))
+        self._status.update(Text(status))
+        self._heading.update(Text(heading(max(1, probes.size.width), table.sort)))
         probes.show(table.rows())
-
-    def _line(self, name: str, text: str) -> None:
-        line = self.query_one(f"#{name}", Static)
-        line.update(Text(cut(text, max(1, self.size.width)), no_wrap=True))
 
     def on_resize(self) -> None:
         """Draw again: columns follow the width."""
@@ -211,11 +220,21 @@ class TopApp(App[None]):
         """Measure times from the next reading on, or no more."""
         self._latency = not self._latency
 
+    @on(ProbeList.Opened)
+    def opened(self, event: ProbeList.Opened) -> None:
+        """Show one probe in detail."""
+        detail = Detail(self._live, event.probe)
+        self.details.callback(detail.close)
+        self.push_screen(DetailPage(detail, self._live.table, self._options.interval))
+
     def action_command(self) -> None:
         """Show the command line that shows the same; it is printed at the end as well."""
-        line = self._options.table_line(self._live.table, latency=self._latency)
-        self.commands.append(line)
-        self.push_screen(Dialog(line, "the command line for this"))
+        if isinstance(self.screen, DetailPage):
+            lines = self.screen.detail.commands(self._options)
+        else:
+            lines = [self._options.table_line(self._live.table, latency=self._latency)]
+        self.commands += lines
+        self.push_screen(Dialog("\n\n".join(lines) or _NOTHING, "the command line for this"))
 
     def action_help(self) -> None:
         """Show the keys."""
@@ -229,15 +248,13 @@ class TopApp(App[None]):
 
     def action_filter(self) -> None:
         """Let the user enter what names contain."""
-        line = self.query_one("#filter", Input)
-        line.display = True
-        self.set_focus(line)
+        self._filter.display = True
+        self.set_focus(self._filter)
 
     def action_leave(self) -> None:
         """Show all names again, or quit."""
-        line = self.query_one("#filter", Input)
-        if line.display or self._live.table.filter:
-            line.value = ""
+        if self._filter.display or self._live.table.filter:
+            self._filter.value = ""
             self._leave_filter()
         else:
             self.exit()
@@ -252,4 +269,4 @@ class TopApp(App[None]):
     def _leave_filter(self) -> None:
         line = self.query_one("#filter", Input)
         line.display = bool(line.value)
-        self.set_focus(self.query_one(ProbeList))
+        self.set_focus(self._probes)

@@ -1,4 +1,4 @@
-"""Pages above the others: help, and command lines. Any key closes them."""
+"""Pages above the others: help, and command lines. Any key closes them, ^C everything."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ __all__ = ("HELP", "Dialog")
 
 HELP = """\
 ↑ ↓  PgUp PgDn  choose a probe; Home follows the first row
+Enter           one probe: values and histograms of its arguments, stacks, times;
+                ← → turn to the next view, which is attached while it is shown
 /               show only names that contain a text; Esc shows all
 s               sort by the next column: rate, total, p99, name; it is marked
 p               pause; the probes stay attached
@@ -56,6 +58,9 @@ class Dialog(ModalScreen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Go back, unless the key scrolls."""
-        if event.key not in _SCROLLS:
+        if event.key == "ctrl+c":
+            self.app.exit()
+        elif event.key not in _SCROLLS:
             event.stop()
-            self.dismiss()
+            if self.is_current:  # not again: the next key may come before this page is gone
+                self.dismiss()

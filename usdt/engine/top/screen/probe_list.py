@@ -76,7 +76,7 @@ class ProbeList(ScrollView, can_focus=True):
         """Return one line of what is visible."""
         index, width = self.scroll_offset.y + y, self.size.width
         if index >= len(self._rows):
-            return Strip.blank(width)
+            return Strip.blank(width, _HIT)
         row = self._rows[index]
         style = _CHOSEN if index == self._index else _HIT if row.total else _SILENT
         return Strip([Segment(row_text(row, width), style)]).adjust_cell_length(width, style)
