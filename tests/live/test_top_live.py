@@ -126,3 +126,13 @@ def test_interrupt_and_signal_end_it_with_0(tmp_path: Path) -> None:
         ).stdout.split()[0]
         os.kill(int(pid), signal.SIGTERM)
         assert "RATE/s" not in window.shown("second 0")
+
+
+def test_without_textual_it_says_how_to_get_keys(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['textual'] = None; import kprobe.cli; kprobe.cli.main()"
+    top = shlex.join([sys.executable, "-c", program, "top", "syscall:*", "-i", "0.2"])
+    script = f"trap : INT; {top}; echo af''ter $?; sleep 100"
+    with terminal(tmp_path, script) as window:
+        window.shown("RATE/s")
+        window.keys("C-c")
+        assert "pip install 'usdt-toolkit[tui]'" in window.shown("after 0")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from usdt.base.terminal.columns import columns
 from usdt.engine.language import parse_probe
 from usdt.engine.top.costs import cost_text
 from usdt.engine.top.pairs import ends_of, is_call, probe_text
 from usdt.engine.top.table import Reading, Sort, Table
-from usdt.engine.top.text import cut, heading, number, row_text, sparkline
+from usdt.engine.top.text import heading, number, row_text, sparkline
 
 
 def _table() -> Table:
@@ -49,8 +50,14 @@ def test_lines_fit_the_width(width: int) -> None:
 
 
 def test_a_long_name_is_cut_and_control_characters_are_shown() -> None:
-    assert cut("abcdef", 4) == "abc…"
-    assert "\x1b" not in cut("a\x1b[2Jb", 20)
+    table = Table()
+    names = ["p:" + "世" * 60, "p:a\x1b[2Jb"]
+    table.add(Reading(0.0, dict.fromkeys(names, 0), {}))
+    table.add(Reading(1.0, dict.fromkeys(names, 1), {}))
+    lines = [row_text(row, 80) for row in table.rows()]
+    assert all(columns(line) == 80 for line in lines)
+    assert "…" in lines[1]
+    assert r"p:a\x1b[2Jb " in lines[0]
 
 
 def test_numbers_and_bars() -> None:

@@ -9,15 +9,17 @@ import contextlib
 import sys
 import threading
 import time
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.terminal import progress
+from usdt.base.terminal.columns import cut
 from usdt.engine.cli.click_group import say
 from usdt.engine.output.output_file import OutputFile
 from usdt.engine.run.loop import POLL_SECONDS, StopSignals
 from usdt.engine.top.live import LiveProbes
 from usdt.engine.top.table import Sort
-from usdt.engine.top.text import cut, heading, row_text, status_line
+from usdt.engine.top.text import heading, row_text, status_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +46,7 @@ def run_top(sessions: type[Session], probes: Sequence[str], values: dict[str, An
         "follow": values["follow"],
     }
     with LiveProbes(sessions, probes, targets) as live, OutputFile(None) as output:
+        progress.show_on(None)  # the table has the screen
         live.table.sort = Sort(values["sort"])
         live.table.filter = values["wanted"]
         if keys:
@@ -61,10 +64,12 @@ def _with_keys(*, plain: bool) -> bool:
     # Textual reads keys from standard input, and draws on standard error.
     if plain or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return False
-    if find_spec("textual") is not None:
-        return True
-    say("without keys: they need Textual: pip install 'usdt-toolkit[tui]'")
-    return False
+    try:
+        import_module("textual")  # an extra
+    except ImportError:
+        say("without keys: they need Textual: pip install 'usdt-toolkit[tui]'")
+        return False
+    return True
 
 
 def _run_plain(live: LiveProbes, values: dict[str, Any], output: OutputFile) -> None:
@@ -122,7 +127,7 @@ def _drawing(live: LiveProbes, output: OutputFile) -> list[str]:
 def _lines(live: LiveProbes, output: OutputFile) -> list[str]:
     width = output.terminal_size()[0] - 1 if output.terminal else _WIDTH
     return [
-        cut(status_line(live.table, live.programs), width).rstrip(),
+        cut(status_line(live.table, live.programs), width),
         heading(width, live.table.sort),
         *(row_text(row, width).rstrip() for row in live.table.rows() if row.total),
     ]

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from usdt.base.durations import duration_text
+from usdt.base.terminal.columns import cut, padded
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import plural
 from usdt.engine.output.wall_clock import time_of_day
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
     from usdt.engine.top.table import Row, Table
 
-__all__ = ("cut", "heading", "number", "row_text", "sparkline", "status_line")
+__all__ = ("heading", "number", "row_text", "sparkline", "status_line")
 
 _BARS = " ▁▂▃▄▅▆▇█"
-_NUMBERS = 38  # columns of the numbers behind a probe's name, without the sparkline
+_NUMBERS = 31  # columns of the numbers behind a probe's name, without the sparkline
 _BAR_WIDTH = 8  # of the sparkline at 80 columns
 _NARROW = 24  # columns of a name, at least
 
@@ -46,12 +47,6 @@ def sparkline(history: Sequence[float], width: int) -> str:
     steps = len(_BARS) - 1
     bars = (_BARS[math.ceil(rate * steps / largest)] if rate else _BARS[0] for rate in shown)
     return "".join(bars).rjust(width)
-
-
-def cut(text: str, width: int) -> str:
-    """Return a text of exactly ``width`` columns; what is longer ends in ``…``."""
-    text = printable(text)
-    return f"{text:<{width}}" if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def status_line(table: Table, programs: Mapping[str, int]) -> str:
@@ -82,17 +77,19 @@ def heading(width: int, sort: Sort) -> str:
     titles = {Sort.NAME: "PROBE", Sort.RATE: "RATE/s", Sort.TOTAL: "TOTAL", Sort.P99: "P99"}
     titles[sort] = f"▼{titles[sort]}"
     name, rate, total, p99 = titles.values()
-    return f"{name:<{names}} {rate:>7} {'':{bars}} {total:>7} {'P50':>6} {p99:>6}"[:width]
+    return cut(f"{name:<{names}} {rate:>7} {'':{bars}} {total:>7} {'P50':>6} {p99:>6}", width)
 
 
 def row_text(row: Row, width: int) -> str:
     """Return a row as one line of at most ``width`` columns."""
     names, bars = _widths(width)
     times = [_time(row, percent) for percent in (50, 99)]
-    return (
-        f"{cut(row.probe, names)} {number(row.rate):>7} {sparkline(row.history, bars)}"
-        f" {number(row.total):>7} {times[0]:>6} {times[1]:>6}"
-    )[:width]
+    name = padded(printable(row.probe), names)
+    return cut(
+        f"{name} {number(row.rate):>7} {sparkline(row.history, bars)}"
+        f" {number(row.total):>7} {times[0]:>6} {times[1]:>6}",
+        width,
+    )
 
 
 def _time(row: Row, percent: float) -> str:

@@ -18,6 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
 from usdt.base.errors import TracingError
+from usdt.base.terminal.columns import cut
 from usdt.engine.run.loop import POLL_SECONDS, StopSignals
 from usdt.engine.top.commands import TopOptions
 from usdt.engine.top.detail import Detail
@@ -25,7 +26,7 @@ from usdt.engine.top.screen.detail_page import DetailPage
 from usdt.engine.top.screen.dialogs import HELP, Dialog
 from usdt.engine.top.screen.probe_list import ProbeList
 from usdt.engine.top.table import Sort
-from usdt.engine.top.text import cut, heading, status_line
+from usdt.engine.top.text import heading, status_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
