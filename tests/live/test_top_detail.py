@@ -16,6 +16,7 @@ from tmux import terminal
 from kprobe.api import Session as KernelSession
 from usdt.engine.api.sessions import Session
 from usdt.engine.top.commands import TopOptions
+from usdt.engine.top.costs import MORE
 from usdt.engine.top.detail import Detail, View
 from usdt.engine.top.live import LiveProbes
 
@@ -56,7 +57,7 @@ def test_views_show_values_histograms_and_stacks_and_leave_nothing() -> None:
             assert "waiting for a hit" in detail.read().lines[0]
             shown = _text(detail, program.fire, "str(arg0)", '"', "arg1")
             assert "hex(arg0)" not in shown
-            assert detail.read().programs == {"strings:long": 2}
+            assert detail.read().nanoseconds == {"strings:long": 2 * MORE}
             detail.open(View.HISTOGRAMS)
             shown = _text(detail, program.fire, "|@", "p99")
             assert shown.startswith("arg1\n")
@@ -81,7 +82,7 @@ def test_a_system_call_has_its_result_and_its_times() -> None:
                 detail.open(View.TIMES)
                 shown = _text(detail, lambda: None, "|@", "p99")
                 assert shown.startswith("from syscall:openat to syscall:openat(return)")
-                assert detail.read().programs == {"syscall:openat": 2}
+                assert detail.read().nanoseconds == {"syscall:openat": MORE}
                 detail.close()
         finally:
             program.kill()

@@ -125,7 +125,7 @@ class _Views:
             raise TracingError("no stacks\x1b[2J here")
 
     def read(self) -> Shown:
-        return Shown(("[red]value[/]",), {self.probe: 2}, 5)
+        return Shown(("[red]value[/]",), {self.probe: 2400}, 5)
 
     def close(self) -> None:
         self.calls.append("close")

@@ -37,7 +37,7 @@ class ByHand(LiveProbes):
         return {}
 
     @property
-    def programs(self) -> dict[str, int]:
+    def nanoseconds(self) -> dict[str, int]:
         return {}
 
     @property

@@ -79,7 +79,8 @@ def test_the_text_of_a_probe_keeps_the_file_that_was_given() -> None:
     assert probe_text([parse_probe("p:*", default="usdt")], "p:n", "return") == "p:n(return)"
 
 
-def test_a_cost_is_hits_by_nanoseconds_by_programs() -> None:
+def test_a_cost_is_hits_by_nanoseconds() -> None:
     assert cost_text({"p:a": 1000.0}, {}) == "~0.12% of a CPU (1000 hits/s x 1200 ns)"
-    assert cost_text({"syscall:read": 1000.0}, {"syscall:read": 2}).endswith("x 300 ns)")
+    assert cost_text({"syscall:read": 1000.0}, {"syscall:read": 650}).endswith("x 650 ns)")
+    assert cost_text({"p:a": 10.0, "vfs_read": 10.0}, {}).endswith("(20 hits/s x 675 ns)")
     assert cost_text({}, {}) == "~0.00% of a CPU (0 hits/s x 0 ns)"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.top.blocks import histogram_lines, stack_lines, value_lines
+from usdt.engine.top.costs import MORE, STACK
 from usdt.engine.top.pairs import stacks_of
 from usdt.engine.top.sampling import Argument, Sampler
 
@@ -46,12 +47,12 @@ class Shown:
 
     Attributes:
         lines: the text.
-        programs: probe → how many programs of the view run at its hits.
+        nanoseconds: probe → what the view adds to the cost of a hit, estimated.
         lost: hits that are in no part of it.
     """
 
     lines: tuple[str, ...]
-    programs: Mapping[str, int]
+    nanoseconds: Mapping[str, int]
     lost: int = 0
 
 
@@ -124,7 +125,7 @@ class Detail:
         if self._sampler is not None:
             self._arguments = self._sampler.look()
             if self._arguments is None:
-                return Shown((_WAITING,), {self.probe: 1})
+                return Shown((_WAITING,), {self.probe: MORE})
             self.close()
             self._attach_arguments(self._arguments)
         attached = [part.aggregate for part in self._parts if part.aggregate is not None]
@@ -133,7 +134,7 @@ class Detail:
         lines = [line for part in self._parts for line in (*_lines_of(part), "")]
         return Shown(
             tuple(lines or [f"there are no {self._view.value}"]),
-            self._programs(len(attached)),
+            self._nanoseconds(len(attached)),
             sum(one.lost for one in attached),
         )
 
@@ -141,12 +142,12 @@ class Detail:
         """Return the command lines that show the same as the view."""
         return [options.line(*part.words) for part in self._parts]
 
-    def _programs(self, attached: int) -> dict[str, int]:
-        if self._view is not View.TIMES:
-            return {self.probe: attached}
-        both = {self.probe: attached}
-        end = self._end or self.probe
-        return both | {end: both.get(end, 0) + attached}
+    def _nanoseconds(self, attached: int) -> dict[str, int]:
+        if not attached:
+            return {}
+        if self._view is View.TIMES:
+            return {self.probe: MORE, self._end or self.probe: MORE}
+        return {self.probe: attached * (STACK if self._view is View.STACKS else MORE)}
 
     # ------------------------------------------------------------ attaching
 

@@ -127,7 +127,7 @@ def _drawing(live: LiveProbes, output: OutputFile) -> list[str]:
 def _lines(live: LiveProbes, output: OutputFile) -> list[str]:
     width = output.terminal_size()[0] - 1 if output.terminal else _WIDTH
     return [
-        cut(status_line(live.table, live.programs), width),
+        cut(status_line(live.table, live.nanoseconds), width),
         heading(width, live.table.sort),
         *(row_text(row, width).rstrip() for row in live.table.rows() if row.total),
     ]

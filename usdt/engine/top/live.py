@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from usdt.base.errors import TracingError
 from usdt.engine.api.attach import parse_probes
 from usdt.engine.compiler.limits import DEFAULT_BACKLOG
+from usdt.engine.top.costs import MORE, counted
 from usdt.engine.top.pairs import ends_of, is_call, probe_text
 from usdt.engine.top.table import Reading, Table
 
@@ -97,12 +98,10 @@ class LiveProbes:
         return Reading(time.monotonic(), counts, times, lost)
 
     @property
-    def programs(self) -> dict[str, int]:
-        """How many programs run at a hit of the probes where it is more than one."""
-        ends = ends_of(self._counts.probes)
-        return dict.fromkeys(
-            (name for start in tuple(self._times) for name in (start, ends.get(start, start))), 2
-        )
+    def nanoseconds(self) -> dict[str, int]:
+        """Estimated nanoseconds of a hit of the probes of which times are measured."""
+        measured = [(start, self.end_of(start) or start) for start in tuple(self._times)]
+        return {name: counted(name) + MORE for pair in measured for name in pair}
 
     @property
     def ended(self) -> bool:

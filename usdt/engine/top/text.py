@@ -49,19 +49,19 @@ def sparkline(history: Sequence[float], width: int) -> str:
     return "".join(bars).rjust(width)
 
 
-def status_line(table: Table, programs: Mapping[str, int]) -> str:
+def status_line(table: Table, nanoseconds: Mapping[str, int]) -> str:
     """Return the first line: the time, how many probes are hit, what is lost, what it costs.
 
     Args:
         table: the rows.
-        programs: how many programs run at a hit of a probe, if more than one.
+        nanoseconds: what a hit of a probe costs, if more than counting it.
     """
     totals = [row.total for row in table.rows()]
     silent = totals.count(0)
     lost = f", {table.lost} lost" if table.lost else ""
     return (
         f"{time_of_day(time.time(), 1.0)}  {plural(len(totals) - silent, 'probe')} hit,"
-        f" {silent} silent{lost}; cost {cost_text(table.rates(), programs)}"
+        f" {silent} silent{lost}; cost {cost_text(table.rates(), nanoseconds)}"
     )
 
 

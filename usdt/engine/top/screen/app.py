@@ -194,7 +194,9 @@ class TopApp(App[None]):
     def _show(self) -> None:
         table, probes = self._live.table, self._probes
         state = "paused  " if self._paused else "ended  " if self._ended else ""
-        status = cut(f"{state}{status_line(table, self._live.programs)}", max(1, self.size.width))
+        status = cut(
+            f"{state}{status_line(table, self._live.nanoseconds)}", max(1, self.size.width)
+        )
         self._status.update(Text(status))
         self._heading.update(Text(heading(max(1, probes.size.width), table.sort)))
         probes.show(table.rows())

@@ -106,9 +106,9 @@ class DetailPage(Screen[None]):
         state = "paused  " if self.paused else ""
         title = Text(f"{state}{printable(probe)}  {rates.get(probe, 0):.0f} hits/s")
         self._title.update(title)
-        attached = {name: rates.get(name, 0.0) for name, n in shown.programs.items() if n}
+        attached = {name: rates.get(name, 0.0) for name in shown.nanoseconds}
         lost = f", {shown.lost} lost" if shown.lost else ""
-        cost = f"this view costs {cost_text(attached, shown.programs)}{lost}" if attached else ""
+        cost = f"this view adds {cost_text(attached, shown.nanoseconds)}{lost}" if attached else ""
         self._cost.update(Text(cost))
         body = Text("\n".join(map(printable, shown.lines)))
         self._body.update(body)

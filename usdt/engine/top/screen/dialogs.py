@@ -31,8 +31,7 @@ before as bars. P50 and P99 are percentiles of times: from X__start to
 X__done, X__entry to X__return, X__begin to X__end, and from the entry of
 a function or system call to its return.
 
-The cost is an estimate: hits by measured nanoseconds, for every program
-that runs at them."""
+The cost is an estimate: hits times measured nanoseconds."""
 
 _SCROLLS = ("up", "down", "pageup", "pagedown", "home", "end")
 
