@@ -138,6 +138,7 @@ def test_a_program_that_never_rests_leaves_at_most_its_last_pair_open() -> None:
     assert found.pairs["deep"] == 0
 
 
+@pytest.mark.usefixtures("providers")
 def test_starts_before_the_end_is_attached_are_ignored() -> None:
     # The library with the end is loaded while the start is traced, and hit.
     requests = [parse_probe("early:begin"), parse_probe("late:done")]
