@@ -225,7 +225,8 @@ def test_help_names_every_command() -> None:
 # The modules of the toolkit that the list of commands needs
 HELP_MODULES = {
     *("usdt", "usdt.base", "usdt.base.durations", "usdt.base.errors", "usdt.base.lazy_exports"),
-    *("usdt.base.interrupts", "usdt.base.text", "usdt.base.version"),
+    *("usdt.base.interrupts", "usdt.base.text", "usdt.base.version", "usdt.base.frozen"),
+    *("usdt.base.terminal", "usdt.base.terminal.look", "usdt.base.terminal.progress"),
     *("usdt.engine", "usdt.engine.cli"),
     *("usdt.engine.cli.click_group", "usdt.engine.cli.commands"),
 }

@@ -12,7 +12,6 @@ import os
 import time
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
-from usdt.base.terminal.columns import columns, cut
 from usdt.base.terminal.look import terminal_size
 from usdt.base.text import printable
 
@@ -101,6 +100,8 @@ def clear() -> None:
 
 
 def _draw(stream: TextIO, what: str, done: int, total: int) -> None:
+    from usdt.base.terminal.columns import columns, cut  # noqa: PLC0415 - not for --help
+
     so_far = f": {done}" if done else ""
     if total:
         so_far = f": {100 * min(done, total) // total}%"
