@@ -34,6 +34,7 @@ __all__ = ("main",)
 _GRACE = 1.0  # seconds for a command to end after SIGINT, before SIGKILL
 _FAREWELL = 1.0  # seconds for a reader to take what is left once the command has ended
 _BLOCK = 65536
+_ARRIVAL = 30.0  # seconds without a byte of the toolkit after which it does not come any more
 _KEPT = 4  # copies of other versions
 _UNUSED = 30 * 86400  # seconds after which a copy goes that no run has used
 
@@ -141,7 +142,7 @@ def _received(word: str, request: dict[str, Any]) -> tuple[Path, int]:
 def _receive(path: Path, request: dict[str, Any]) -> None:
     # Writes the copy that comes on standard input, whole or not at all.
     digest, size = request["digest"], request["size"]
-    content = _read(size, request["patience"])
+    content = _read(size)
     if hashlib.sha256(content).hexdigest() != digest:
         raise _NotStarted(f"the toolkit has arrived damaged: {size} bytes with another hash")
     partial = path.parent / f".usdt-{digest}.{os.getpid()}.{time.monotonic_ns()}"
@@ -174,12 +175,12 @@ def _opened(path: Path, digest: str) -> int:
     return -1
 
 
-def _read(size: int, patience: float) -> bytes:
+def _read(size: int) -> bytes:
     parts = []
     poller = select.poll()
     poller.register(0, select.POLLIN)
     while size:
-        part = os.read(0, min(size, _BLOCK)) if poller.poll(patience * 1000) else b""
+        part = os.read(0, min(size, _BLOCK)) if poller.poll(_ARRIVAL * 1000) else b""
         if not part:
             raise _NotStarted("the connection closed before the toolkit had arrived")
         parts.append(part)
