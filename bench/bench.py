@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from attach import attaching
+from cgroups import cgroups
 from debuginfo import debug_files
 from providers import providers
 from rendering import rendering
@@ -422,7 +423,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.py", description="usdt beside bpftrace")
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
-    parts = ["hit", "span", "stack", "start", "attach", "debuginfo", "fire", "render"]
+    parts = ["hit", "cgroup", "span", "stack", "start", "attach", "debuginfo", "fire", "render"]
     parser.add_argument("--only", choices=parts, help="one comparison")
     options = parser.parse_args()
     if os.geteuid():
@@ -438,6 +439,8 @@ def main() -> None:
         print("bpftrace is not installed (apt-get install bpftrace): usdt alone")
     if options.only in (None, "hit"):
         cost_of_a_hit(options.hits, options.rounds)
+    if options.only in (None, "cgroup"):
+        cgroups(options.hits // 300, 3 * options.rounds, one_run, our_aggregation)
     if options.only in (None, "span"):
         spans(options.hits // 5, options.rounds)
     if options.only in (None, "stack"):
