@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kprobe.counters import COUNTER_KINDS, attach_point
 from kprobe.tracepoints.provider import attach as attach_events
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import replace
@@ -38,8 +39,13 @@ class KernelProbeProvider:
         keys, counts = options.keys, options.aggregated
         if session.by_tracefs:
             _check_tracefs(requests)
-        events = [request for request in requests if request.kind not in _FUNCTIONS]
+        counters = [request for request in requests if request.kind in COUNTER_KINDS]
+        for request in counters:
+            _attach_counter(session, request)
+        others = (*_FUNCTIONS, *COUNTER_KINDS)
+        events = [request for request in requests if request.kind not in others]
         made = attach_events(session, events, keys, counts=counts, calls=options.calls)
+        made = replace(made, sites=made.sites + len(counters))
         functions = [request for request in requests if request.kind in _FUNCTIONS]
         if not functions:
             return made
@@ -82,6 +88,12 @@ class KernelProbeProvider:
         if current_functions().named(request.provider, name):
             return None
         return replace(request, kind="tracepoint", provider=group, name=name)
+
+
+def _attach_counter(session: BpfSession, request: ProbeText) -> None:
+    failures = session.attach(request, [attach_point(request)])
+    if failures:
+        raise failures[0].error
 
 
 PROVIDER = KernelProbeProvider()

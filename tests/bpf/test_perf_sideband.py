@@ -14,7 +14,7 @@ import pytest
 from skips import requires_root
 from tracing_tools import until
 
-from usdt.bpf.perf_sideband import (
+from usdt.bpf.perf.sideband import (
     CgroupRecord,
     ExecRecord,
     ForkRecord,

@@ -425,7 +425,7 @@ def _sideband_seeds() -> list[bytes]:
 
 
 def _run_sideband(capture: Capture, data: bytes) -> None:
-    from usdt.bpf.perf_sideband import parse_records
+    from usdt.bpf.perf.sideband import parse_records
 
     for _ in parse_records(data):
         pass

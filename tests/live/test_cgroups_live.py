@@ -19,7 +19,7 @@ import usdt
 from usdt.base.errors import NotSupported
 from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.bpf import features
-from usdt.bpf.perf_sideband import CgroupRecord, PerfSideband
+from usdt.bpf.perf.sideband import CgroupRecord, PerfSideband
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from patience import patient
 from tracing_tools import until
 
 from usdt.base.errors import TracingError
-from usdt.bpf.perf_sideband import LostRecord, MmapRecord, PerfSideband
+from usdt.bpf.perf.sideband import LostRecord, MmapRecord, PerfSideband
 from usdt.engine.compiler.codegen.task_filter import FOLLOWED
 from usdt.engine.runtime.follow import FollowLosses, TaskSet
 from usdt.procfs.namespaces import nested_pid_namespace

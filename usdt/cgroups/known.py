@@ -1,7 +1,7 @@
 """The cgroups of a run: names by ID, also of those that have ended.
 
 All cgroups are looked up at the start. Linux 6.18 reports each that is made later before a process
-is in it (:mod:`usdt.bpf.perf_sideband`), so that a container which lives for milliseconds has its
+is in it (:mod:`usdt.bpf.perf.sideband`), so that a container which lives for milliseconds has its
 name. Where the kernel does not report them (6.1 accepts the event and reports none; or the
 controller perf_event is on a hierarchy of version 1), the file system is searched again when the
 number of cgroups has changed.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError, TargetError
-from usdt.bpf.perf_sideband import CgroupRecord, LostRecord, PerfSideband
+from usdt.bpf.perf.sideband import CgroupRecord, LostRecord, PerfSideband
 from usdt.cgroups.hierarchy import mounted_hierarchy
 from usdt.cgroups.labels import CgroupName, labels_of
 from usdt.cgroups.names import ContainerNames

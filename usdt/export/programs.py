@@ -9,7 +9,7 @@ import time
 from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError, TargetNotFound
 from usdt.base.text import closest, printable
-from usdt.bpf.perf_sideband import PerfSideband
+from usdt.bpf.perf.sideband import PerfSideband
 from usdt.procfs.process import has_name, pid_exists, process_names, processes
 
 __all__ = ("Programs",)

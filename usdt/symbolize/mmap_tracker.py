@@ -2,7 +2,7 @@
 
 A program that runs for milliseconds has ended when its first record arrives, and its /proc/PID/maps
 no longer exists. But the kernel reports each executable mapping, execve(2) and fork(2)
-(:mod:`usdt.bpf.perf_sideband`). Files are opened as soon as they are reported, before they
+(:mod:`usdt.bpf.perf.sideband`). Files are opened as soon as they are reported, before they
 disappear.
 """
 
@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError
-from usdt.bpf.perf_sideband import (
+from usdt.bpf.perf.sideband import (
     CgroupRecord,
     ExecRecord,
     ForkRecord,
@@ -26,7 +26,7 @@ from usdt.procfs.maps import Mapping
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.bpf.perf_sideband import MmapRecord
+    from usdt.bpf.perf.sideband import MmapRecord
     from usdt.symbolize.file_symbols import FileSymbols
     from usdt.symbolize.process_maps import MappedSymbols
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError, TargetError
-from usdt.bpf.perf_sideband import PerfSideband
+from usdt.bpf.perf.sideband import PerfSideband
 from usdt.cgroups.hierarchy import mounted_hierarchy
 from usdt.cgroups.selection import CgroupSelection
 from usdt.engine.runtime.cgroup_set import MAX_LEVEL, CgroupSet

@@ -4,7 +4,7 @@ The kernel side is :class:`usdt.engine.runtime.follow.TaskSet`. This module does
 
 *   It finds existing children by their parents in /proc. It adds a process to the set first and
     looks for its children afterwards, so that a child forked in between is seen twice, not missed.
-*   It reports every file that any process of this machine maps (:mod:`usdt.bpf.perf_sideband`): a
+*   It reports every file that any process of this machine maps (:mod:`usdt.bpf.perf.sideband`): a
     program that a child executes, or a library it loads. Probes in it are attached for all
     processes, because a child may map files that its parent does not. Hits in the first
     milliseconds, until a probe is attached, are missed. Naming the file (``PATH:provider:name``)
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable, allow_descriptors
 from usdt.base.errors import SyscallError, TargetError
-from usdt.bpf.perf_sideband import MmapRecord, PerfSideband
+from usdt.bpf.perf.sideband import MmapRecord, PerfSideband
 from usdt.engine.runtime.follow import MAX_TASKS, TaskSet
 from usdt.procfs.mapped_files import FileId, MappedFile, file_identity, mapped_files, same_file
 from usdt.procfs.namespaces import pid_visible_to_bpf

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from usdt.base.errors import TracingError
-    from usdt.bpf.perf_sideband import PerfSideband
+    from usdt.bpf.perf.sideband import PerfSideband
     from usdt.engine.run.options import TargetOptions
     from usdt.engine.runtime.session import BpfSession
     from usdt.procfs.mapped_files import FileId
@@ -120,7 +120,7 @@ class TargetSet(Closeable):
         return follower
 
     def _report_mappings(self) -> PerfSideband | None:
-        from usdt.bpf.perf_sideband import PerfSideband  # noqa: PLC0415 - only for -a
+        from usdt.bpf.perf.sideband import PerfSideband  # noqa: PLC0415 - only for -a
 
         with contextlib.suppress(SyscallError):  # not permitted: all processes are scanned
             return PerfSideband()

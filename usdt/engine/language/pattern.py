@@ -3,6 +3,7 @@
     provider:name          name                    PATH:provider:name    usdt:[PATH:]provider:name
     uprobe:TARGET:FUNCTION uprobe:TARGET:SOURCE:LINE
     kprobe:[MODULE:]FUNCTION fentry:[MODULE:]FUNCTION
+    interval:1s profile:99hz interval:UNIT:NUMBER software:EVENT[:COUNT] hardware:EVENT[:COUNT]
     tracepoint:CATEGORY:EVENT                       rawtp:EVENT           syscall:NAME
 
 Kinds may be written as in bpftrace (``k:``, ``kretprobe:``): :data:`_KINDS_OF_BPFTRACE`.
@@ -35,6 +36,7 @@ _COLONS = {
     "rawtp": 0,
     "syscall": 0,
     "fentry": 1,
+    **dict.fromkeys(("interval", "profile", "software", "hardware"), 1),
 }
 # bpftrace's names of kinds → the kind, and whether it is the return of a function. A USDT provider
 # of such a name is written usdt:provider:name.
@@ -58,6 +60,10 @@ _USAGE = {
     "rawtp": "rawtp:EVENT",
     "syscall": "syscall:NAME",
     "fentry": "fentry:FUNCTION",
+    "interval": "interval:1s",
+    "profile": "profile:99hz",
+    "software": "software:EVENT:COUNT",
+    "hardware": "hardware:EVENT:COUNT",
 }
 
 

@@ -49,7 +49,19 @@ __all__ = (
     "without_args",
 )
 
-ProbeKind = Literal["usdt", "uprobe", "kprobe", "tracepoint", "rawtp", "syscall", "fentry"]
+ProbeKind = Literal[
+    "usdt",
+    "uprobe",
+    "kprobe",
+    "tracepoint",
+    "rawtp",
+    "syscall",
+    "fentry",
+    "interval",
+    "profile",
+    "software",
+    "hardware",
+]
 
 MAX_HEIGHT = 100  # levels of a tree
 MAX_FRAMES = 127  # of a stack: PERF_MAX_STACK_DEPTH, include/uapi/linux/perf_event.h
@@ -324,7 +336,8 @@ class ProbeText:
         items: empty if the text has no items, or only ``()``.
         path: the file, library or program (``usdt``, ``uprobe``), or None.
         provider: ``usdt``: the provider; ``tracepoint``: the category; ``kprobe``, ``fentry``: the
-            module. If none was written, ``*`` for ``usdt`` and ``tracepoint``, else "".
+            module; ``interval``, ``profile``: the unit; ``software``, ``hardware``: the event, if a
+            count follows. If none was written, ``*`` for ``usdt`` and ``tracepoint``, else "".
         name: the probe, function (``uprobe`` and ``kprobe``: with its ``+OFFSET``), tracepoint
             or system call.
     """

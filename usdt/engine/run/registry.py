@@ -61,6 +61,10 @@ PROBE_KINDS = {
         ProbeKind("fentry", in_kernel=True, has_return=True, provider=_KERNEL),
         ProbeKind("tracepoint", in_kernel=True, has_return=False, provider=_KERNEL),
         ProbeKind("rawtp", in_kernel=True, has_return=False, provider=_KERNEL),
+        *(
+            ProbeKind(name, in_kernel=True, has_return=False, provider=_KERNEL)
+            for name in ("interval", "profile", "software", "hardware")
+        ),
         ProbeKind("syscall", in_kernel=True, has_return=True, provider=_KERNEL),
     )
 }

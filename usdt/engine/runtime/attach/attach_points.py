@@ -6,6 +6,7 @@
                          detaches fast.
     SyscallTarget        the raw tracepoints sys_enter and sys_exit, which every system call passes.
                          One program and one link serve any set of calls, distinguished by number.
+    CounterTarget        a perf counter: a timer, or counted events of the kernel or the CPU.
     FunctionTarget       a function's entry or return, or an instruction in it.
 
 :mod:`usdt.engine.runtime.attach.kernel_events` attaches to events and system calls,
@@ -25,6 +26,7 @@ from usdt.base.machine import KERNEL_MACHINE
 
 if TYPE_CHECKING:
     from usdt.bpf.kprobes import KprobeMethod
+    from usdt.bpf.perf.counters import Counter
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.entry_return import EntryReturnMatch
     from usdt.engine.compiler.resolve import TypeProvider
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = (
     "TS_COMPAT",
     "AttachPoint",
+    "CounterTarget",
     "EventTarget",
     "FunctionTarget",
     "KernelTarget",
@@ -101,7 +104,22 @@ class FunctionTarget:
     btf_id: int = 0
 
 
-KernelTarget = EventTarget | RawTracepointTarget | SyscallTarget | FunctionTarget
+@frozen
+class CounterTarget:
+    """A perf counter.
+
+    Attributes:
+        name: for error messages.
+        counter: what it counts, and how often it fires.
+        any_task: whether it fires whatever task runs, also if only some processes are traced.
+    """
+
+    name: str
+    counter: Counter
+    any_task: bool = False
+
+
+KernelTarget = EventTarget | RawTracepointTarget | SyscallTarget | CounterTarget | FunctionTarget
 
 
 @frozen

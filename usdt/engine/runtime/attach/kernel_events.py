@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Constant
 from usdt.base.closeable import allow_descriptors
-from usdt.base.errors import NotSupported, SyscallError
+from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.bpf import features
 from usdt.bpf._uapi import Helper, ProgType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.link import attach_raw_tracepoint, attach_tracepoint
+from usdt.bpf.perf.counters import attach_counter
 from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import STRING_SLOT
 from usdt.engine.compiler.ir import ArgumentValue, children
 from usdt.engine.runtime.attach.attach_points import (
     TS_COMPAT,
+    CounterTarget,
     EventTarget,
     RawTracepointTarget,
     SyscallRegisters,
@@ -153,6 +155,8 @@ class _EventAttacher:
         # Returns a key: requests with equal keys can share a program.
         variant = request.variant
         match request.point.kernel_target:
+            case CounterTarget() as target:
+                return "counter", variant.number, target
             case SyscallTarget():
                 # all entry states of a program have the same size
                 size = 0 if variant.call is None else variant.call.size
@@ -168,6 +172,9 @@ class _EventAttacher:
         first = requests[0].point.kernel_target
         if isinstance(first, SyscallTarget):
             self._attach_syscalls(requests, "sys_exit" if _at_return(requests[0]) else "sys_enter")
+            return
+        if isinstance(first, CounterTarget):
+            self._attach_counter(requests, first)
             return
         variants = variants_of(requests)
         raw = isinstance(first, RawTracepointTarget)
@@ -200,6 +207,21 @@ class _EventAttacher:
             case EventTarget(number=number):
                 return attach_tracepoint(program, number, cookie=cookie if self.cookies else None)
         raise TypeError(f"neither an event nor a raw tracepoint: {target}")
+
+    def _attach_counter(self, requests: Sequence[AttachRequest], target: CounterTarget) -> None:
+        program = self.loader.load(
+            variants_of(requests), ProgType.PERF_EVENT, any_task=target.any_task
+        )
+        point = requests[0].point
+        try:
+            link = attach_counter(program, target.counter)
+        except NotSupported:
+            reason = "this machine does not count them; virtual machines often do not"
+            error = TracingError(f"{target.name}: {reason}")
+            self.failures.append(AttachFailure((point,), error))
+            return
+        self.loader.add_link(link)
+        self.loader.attach_log.append(f"{link.detach_steps} perf counters")
 
     def _attach_syscalls(self, requests: Sequence[AttachRequest], name: str) -> None:
         targets = ((one.point.kernel_target, one.variant.number) for one in requests)

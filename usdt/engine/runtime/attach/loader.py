@@ -9,6 +9,7 @@ from usdt.base.frozen import replace
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
 from usdt.bpf.link import close_links
 from usdt.bpf.program import ProgramSpec
+from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.compiler.codegen.program import generate, generate_indexed
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import (
         ActionEmitter,
         ProgramVariant,
-        TaskFilter,
         VariantDispatch,
     )
 
@@ -106,6 +106,7 @@ class ProgramLoader:
         attach_type: AttachType = AttachType.NONE,
         function: int = 0,
         module: int = 0,
+        any_task: bool = False,
     ) -> Program:
         """Load a program that never sleeps, for a target in the kernel.
 
@@ -117,12 +118,15 @@ class ProgramLoader:
             attach_type: see :class:`usdt.bpf.program.ProgramSpec`.
             function: see :class:`usdt.bpf.program.ProgramSpec`.
             module: see :class:`usdt.bpf.program.ProgramSpec`.
+            any_task: whether it serves all tasks, whichever are traced.
 
         Raises:
             CodeTooLarge: too many variants for one program.
             SyscallError: the kernel rejects the program.
         """
         accept = replace(self._accept, excluded=excluded)
+        if any_task:
+            accept = TaskFilter(since=accept.since)
         # If a program returns 0, the kernel hides the event from all other perf events, too.
         result = int(kind is ProgType.TRACEPOINT)
         # At an entry, a return value of 1 disables the probe at the return.

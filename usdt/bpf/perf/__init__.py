@@ -1,0 +1,1 @@
+"""Perf events: :mod:`.counters` run programs, :mod:`.sideband` reports what processes do."""

@@ -1,0 +1,103 @@
+"""Programs on perf counters: timers, and events of the kernel and the CPU that are counted.
+
+A program runs each time that a counter has counted a period, on the CPU and in the task that was
+interrupted (Linux 4.9, commit 0515e5999a46).
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from usdt.base.closeable import FD
+from usdt.base.errors import NotSupported, SyscallError
+from usdt.base.frozen import frozen
+from usdt.bpf._syscall import perf_attribute, perf_event_open
+from usdt.bpf._uapi import PERF_ATTR_SIZE
+from usdt.bpf.link import Link, connect_perf_event
+from usdt.bpf.maps import read_cpu_list
+
+if TYPE_CHECKING:
+    from usdt.bpf.program import Program
+
+__all__ = ("HARDWARE", "SOFTWARE", "Counter", "attach_counter")
+
+HARDWARE, SOFTWARE = 0, 1  # enum perf_type_id
+_FREQUENCY = 1 << 10  # struct perf_event_attr: the bit "freq"
+
+
+@frozen
+class Counter:
+    """What is counted, and how often a program runs.
+
+    Attributes:
+        type: HARDWARE or SOFTWARE.
+        config: enum perf_hw_id or perf_sw_ids.
+        period: run after so many counts; of a clock, nanoseconds.
+        frequency: run so many times a second instead; 0: the period decides.
+        every_cpu: count on every CPU; else only on the first.
+    """
+
+    type: int
+    config: int
+    period: int = 0
+    frequency: int = 0
+    every_cpu: bool = True
+
+
+class _CounterLink(Link):
+    # The perf events of all CPUs.
+    def __init__(self, links: list[Link]) -> None:
+        super().__init__(links[0].fd)
+        self._links = links
+
+    @property
+    def detach_steps(self) -> int:
+        return len(self._links)
+
+    def close(self) -> None:
+        for link in self._links:
+            link.close()
+
+
+def attach_counter(program: Program, counter: Counter) -> Link:
+    """Attach ``program`` to a counter.
+
+    Args:
+        program: of ``ProgType.PERF_EVENT``. Its context is ``struct bpf_perf_event_data``.
+        counter: the counter.
+
+    Raises:
+        NotSupported: this machine has no such counter; many virtual machines have none of the CPU.
+        SyscallError: any other error of the kernel.
+    """
+    cpus = read_cpu_list("online")
+    links: list[Link] = []
+    try:
+        for cpu in cpus if counter.every_cpu else cpus[:1]:
+            event = _open(counter, cpu)
+            if event is not None:
+                links.append(connect_perf_event(event, program, None))
+    except BaseException:
+        for link in links:
+            link.close()
+        raise
+    return _CounterLink(links)
+
+
+def _open(counter: Counter, cpu: int) -> FD | None:
+    # None: the CPU has gone offline meanwhile.
+    every = counter.frequency or counter.period
+    flags = _FREQUENCY if counter.frequency else 0
+    attribute, _ = perf_attribute(
+        "IIQQQQQIIQQ40x",
+        *(counter.type, PERF_ATTR_SIZE, counter.config, every, 0, 0, flags, 0, 0, 0, 0),
+    )
+    try:
+        return FD(perf_event_open(attribute, -1, cpu))
+    except SyscallError as err:
+        if err.errno == errno.ENODEV and counter.type == SOFTWARE:
+            return None
+        if err.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
+            raise NotSupported("this counter") from err
+        raise
