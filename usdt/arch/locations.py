@@ -25,6 +25,7 @@ __all__ = (
     "Memory",
     "PerCpuAddress",
     "Register",
+    "Saved",
     "TypedContextWord",
     "Unreadable",
     "ValueClass",
@@ -221,4 +222,15 @@ class Captured:
     reason: str = ""
 
 
-Location = EntryLocation | AtFunctionReturn | ForReturn | Captured
+@frozen
+class Saved:
+    """A number that the program has computed and keeps, such as that of a variable.
+
+    Attributes:
+        number: tells it from the others of the program.
+    """
+
+    number: int
+
+
+Location = EntryLocation | AtFunctionReturn | ForReturn | Captured | Saved

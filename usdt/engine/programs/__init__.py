@@ -1,6 +1,11 @@
 """Programs in bpftrace's language.
 
 syntax/    text → tree
+check/     tree → typed program: names, types, formats
+codegen/   typed program → instructions
+output/    what a program prints, and what its events do
+session    attaches the probes of a program; ``probes``: its attach points
+typed      the typed program; ``types``: the types of values; ``events``: what it sends
 constants  constants of headers that no type information has
 headers    the headers that a program includes
 """

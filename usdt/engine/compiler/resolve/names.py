@@ -13,6 +13,7 @@ from usdt.arch.locations import (
     Constant,
     ContextArea,
     ForReturn,
+    Saved,
     Unreadable,
     ValueClass,
     ValueType,
@@ -205,7 +206,7 @@ def _for_return(tree: Name, argument: Argument, scope: Scope) -> Argument:
     fetch = argument.fetch
     if not isinstance(result.fetch, AtFunctionReturn):
         return argument  # the hit is the return; memory is read there
-    if isinstance(fetch, (AtFunctionReturn, Captured, ForReturn, Unreadable)):
+    if isinstance(fetch, (AtFunctionReturn, Captured, ForReturn, Saved, Unreadable)):
         return argument
     if isinstance(fetch, Constant) and not _is_address(argument):
         return argument

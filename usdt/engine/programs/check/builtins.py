@@ -1,0 +1,160 @@
+"""The built-ins of programs: names that stand for a value of the hit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import CurrentTask, ValueClass, ValueType
+from usdt.base.error_numbers import ERROR_NUMBERS
+from usdt.base.text import closest
+from usdt.bpf._uapi import Helper
+from usdt.bpf.maps import possible_cpus
+from usdt.engine.compiler.ir import S64, U64, ArgumentValue, Builtin, Number
+from usdt.engine.language.tree import StackKind
+from usdt.engine.programs.check.nodes import constant
+from usdt.engine.programs.check.operators import OperatorChecker
+from usdt.engine.programs.check.site import enumerators, kernel_types
+from usdt.engine.programs.typed import CallHelper, Comm, Scalar, StackOf, Text
+from usdt.engine.programs.types import (
+    BOOLEAN,
+    UINT64,
+    IntegerType,
+    PointerType,
+    ShownAs,
+    StackType,
+    StringType,
+)
+
+if TYPE_CHECKING:
+    from usdt.engine.programs.syntax import tree
+    from usdt.engine.programs.typed import Value
+
+__all__ = ("BUILTINS", "BuiltinChecker")
+
+_COMM = 16
+_FRAMES = 127  # PERF_MAX_STACK_DEPTH
+_UINT32 = IntegerType(4, signed=False)
+# Built-ins of the engine, by their names here.
+_ENGINE = {"pid": "pid", "tid": "tid", "uid": "uid", "gid": "gid", "cpu": "cpu", "cgroup": "cgroup"}
+_CLOCKS = {
+    "": Helper.KTIME_GET_NS,
+    "monotonic": Helper.KTIME_GET_NS,
+    "boot": Helper.KTIME_GET_BOOT_NS,
+    "tai": Helper.KTIME_GET_TAI_NS,
+}
+BUILTINS = frozenset(
+    (
+        *_ENGINE,
+        *("comm", "nsecs", "elapsed", "jiffies", "rand", "numaid", "curtask", "probe", "func"),
+        *("probetype", "retval", "args", "kstack", "ustack", "username", "ncpus", "ppid"),
+        *("pcomm", "cpid", "has_cpid"),
+    )
+)
+
+
+class BuiltinChecker(OperatorChecker):
+    """A checker of names."""
+
+    def builtin(self, name: str, node: tree.Expression) -> Value:
+        """Return the value of a built-in, an argument or a constant.
+
+        Raises:
+            LanguageError: there is none of the name.
+        """
+        found = self._builtin(name, node)
+        if found is not None:
+            return found
+        if name in ERROR_NUMBERS:
+            return constant(ERROR_NUMBERS[name])
+        number = self.constant_of(name)
+        if number is not None:
+            return constant(number & ((1 << 64) - 1))
+        near = closest(name, [*BUILTINS, *self.site.scope.arguments])
+        hint = f"; did you mean {near}?" if near else ""
+        raise self.error(node, f"unknown name {name!r}{hint}")
+
+    def constant_of(self, name: str) -> int | None:
+        """Return a constant of an enumeration of the kernel; None for other names."""
+        return enumerators().get(name)
+
+    def _builtin(self, name: str, node: tree.Expression) -> Value | None:
+        if name in _ENGINE:
+            return Scalar(Builtin(name, UINT64_NODE[name]), UINT64)
+        if name.startswith("arg") and name[3:].isdigit():
+            return self.named(name, node)
+        if name in ("ppid", "pcomm"):
+            return self.named(name, node)
+        match name:
+            case "comm":
+                return Comm(StringType(_COMM))
+            case "nsecs":
+                return self.clock("")
+            case "elapsed":
+                return self.arithmetic("-", self.clock(""), constant(self.state.began))
+            case "jiffies":
+                return self.step(CallHelper(Helper.JIFFIES64), UINT64)
+            case "rand":
+                return self.step(CallHelper(Helper.GET_PRANDOM_U32, low=True), UINT64)
+            case "numaid":
+                return self.step(CallHelper(Helper.GET_NUMA_NODE_ID, low=True), UINT64)
+            case "ncpus":
+                return constant(possible_cpus())
+            case "username":
+                kind = IntegerType(8, signed=False, shown=ShownAs.USER_NAME)
+                return Scalar(Builtin("uid", ValueType(ValueClass.UNSIGNED, 4)), kind)
+            case "curtask":
+                return self._task()
+            case "probe" | "probetype":
+                text = self.site.probe if name == "probe" else self.site.kind
+                return _text(text)
+            case "func":
+                return _text(self.site.function or self.site.probe.rpartition(":")[2])
+            case "retval":
+                return self._result(node)
+            case "kstack" | "ustack":
+                return self.stack(StackKind(name), _FRAMES)
+            case "cpid":
+                return constant(self.state.command)
+            case "has_cpid":
+                return Scalar(Number(int(bool(self.state.command)), S64), BOOLEAN)
+        return None
+
+    def clock(self, name: str) -> Scalar:
+        """Return the nanoseconds of a clock."""
+        if name in ("", "monotonic"):
+            return Scalar(Builtin("ts", U64), UINT64)
+        return self.step(CallHelper(_CLOCKS[name]), UINT64)
+
+    def stack(self, kind: StackKind, frames: int) -> StackOf:
+        """Return a stack."""
+        self.state.stacks.add(frames)
+        self.state.user_symbols = self.state.user_symbols or kind is StackKind.USER
+        return StackOf(kind, StackType(kind, frames))
+
+    def _task(self) -> Scalar:
+        types = kernel_types()
+        node = ArgumentValue(CurrentTask(), U64)
+        if types is None:
+            return Scalar(node, UINT64)
+        from usdt.btf.lookup import find_type  # noqa: PLC0415 - few programs ask for the task
+
+        number = find_type(types.btf, "struct task_struct")
+        whole = ValueType(ValueClass.BYTES, 1)
+        kind = PointerType(whole, number, types, kernel=True, spelling="struct task_struct *")
+        return Scalar(node, kind)
+
+    def _result(self, node: tree.Expression) -> Value:
+        if "return" not in self.site.scope.arguments:
+            raise self.error(node, f"{self.site.probe} has no retval: it is no function's return")
+        return self.named("return", node)
+
+
+UINT64_NODE = {
+    "cgroup": U64,
+    **dict.fromkeys(("pid", "tid", "uid", "gid", "cpu"), ValueType(ValueClass.UNSIGNED, 4)),
+}
+
+
+def _text(word: str) -> Text:
+    text = word.encode("utf-8", "surrogateescape")
+    return Text(text, StringType(len(text) + 1))

@@ -1,0 +1,360 @@
+"""The check of calls: the functions of the language."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import BtfError
+from usdt.base.text import closest
+from usdt.btf.lookup import find_type
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import Number
+from usdt.engine.compiler.resolve.btf_types import BtfTypes
+from usdt.engine.compiler.resolve.names import resolve_register
+from usdt.engine.language import tree as language
+from usdt.engine.language.tree import StackKind
+from usdt.engine.programs.check.builtins import BuiltinChecker
+from usdt.engine.programs.check.formats import check_format
+from usdt.engine.programs.check.nodes import constant, wide
+from usdt.engine.programs.events import EventKind
+from usdt.engine.programs.syntax import tree
+from usdt.engine.programs.typed import (
+    CompareBytes,
+    Delete,
+    Emit,
+    HasKey,
+    Read,
+    ReadText,
+    Scalar,
+    Statement,
+    UserSymbol,
+)
+from usdt.engine.programs.types import (
+    BOOLEAN,
+    INT64,
+    Aggregate,
+    ArrayType,
+    BufferType,
+    IntegerType,
+    ShownAs,
+    StackType,
+    StringType,
+    StructType,
+    size_of,
+    spelled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.engine.programs.typed import Value
+
+__all__ = ("AGGREGATES", "CallChecker")
+
+AGGREGATES = {one.value: one for one in Aggregate}
+_SYMBOLS = {
+    "ksym": ShownAs.KERNEL_SYMBOL,
+    "username": ShownAs.USER_NAME,
+    "cgroup_path": ShownAs.CGROUP_PATH,
+    "strerror": ShownAs.ERROR,
+    "signal_name": ShownAs.SIGNAL,
+    "syscall_name": ShownAs.SYSTEM_CALL,
+}
+_PRINTING = {
+    "printf": EventKind.PRINTF,
+    "errorf": EventKind.ERRORF,
+    "warnf": EventKind.WARNF,
+    "system": EventKind.SYSTEM,
+    "cat": EventKind.CAT,
+}
+_UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
+_MAC = 6
+_BUILTIN_CALLS = frozenset(("nsecs",))
+
+
+class CallChecker(BuiltinChecker):
+    """A checker of calls."""
+
+    def _call(self, node: tree.Call) -> Value:
+        name = node.function
+        if name in AGGREGATES:
+            reason = f"{name}() stands alone on the right of a map: @x = {name}(…)"
+            raise self.error(node, reason)
+        method: Callable[[tree.Call], Value] | None = getattr(self, f"_call_{name}", None)
+        if method is not None:
+            return method(node)
+        if name in _SYMBOLS:
+            return self._shown_as(node, _SYMBOLS[name])
+        if not node.arguments:
+            return self.builtin(name, node)
+        if name in STATEMENTS:
+            raise self.error(node, f"{name}() has no value: it is a statement")
+        raise self.unknown(node)
+
+    def unknown(self, node: tree.Call) -> Exception:
+        """Return the error of a call of an unknown function."""
+        known = [one.removeprefix("_call_") for one in dir(self) if one.startswith("_call_")]
+        near = closest(node.function, [*known, *_SYMBOLS, *STATEMENTS, *AGGREGATES])
+        hint = f"; did you mean {near}?" if near else ""
+        return self.error(node, f"unknown function {node.function!r}{hint}")
+
+    def arguments(self, node: tree.Call, least: int, most: int) -> tuple[tree.Expression, ...]:
+        """Return the arguments of a call.
+
+        Raises:
+            LanguageError: there are too few or too many, or one is a type.
+        """
+        found = node.arguments
+        if not least <= len(found) <= most:
+            takes = str(least) if least == most else f"{least} to {most}"
+            reason = f"{node.function}() takes {takes} arguments, {len(found)} given"
+            raise self.error(node, reason)
+        for one in found:
+            if isinstance(one, tree.NamedType | tree.PointerType | tree.ArrayType):
+                raise self.error(one, f"{node.function}() takes values, not types")
+        return found  # type: ignore[return-value] # checked above
+
+    # ------------------------------------------------------------ text and bytes
+
+    def _call_str(self, node: tree.Call) -> Value:
+        first, *rest = self.arguments(node, 1, 2)
+        value = self.value(first)
+        limit, size = None, self.state.max_string
+        if rest:
+            given = self.number(rest[0], "the length of str()")
+            if isinstance(given.node, Number):
+                size = max(1, min(given.node.value + 1, self.state.max_string))
+            else:
+                limit = given
+        if isinstance(value.type, StringType):
+            return value
+        if isinstance(value, Read) and isinstance(value.type, ArrayType):
+            return ReadText(value.address, StringType(min(size, value.type.count + 1)), limit)
+        if not isinstance(value, Scalar):
+            raise self.error(first, f"str() reads at an address, not {spelled(value.type)}")
+        return ReadText(value, StringType(size), limit)
+
+    def _call_buf(self, node: tree.Call) -> Value:
+        first, *rest = self.arguments(node, 1, 2)
+        value = self.value(first)
+        size, length = self.state.max_string, None
+        if rest:
+            length = self.number(rest[0], "the length of buf()")
+            if isinstance(length.node, Number):
+                size = max(0, min(length.node.value, size))
+        if isinstance(value, Read) and isinstance(value.type, ArrayType | StructType):
+            size = min(size, size_of(value.type)) if rest else size_of(value.type)
+            return Read(value.address, BufferType(size), length)
+        if not isinstance(value, Scalar) or not rest:
+            raise self.error(first, "buf() takes an address and a length, or an array")
+        return Read(value, BufferType(size), length)
+
+    def _call_macaddr(self, node: tree.Call) -> Value:
+        (first,) = self.arguments(node, 1, 1)
+        value = self.value(first)
+        address = value.address if isinstance(value, Read) else value
+        if not isinstance(address, Scalar):
+            raise self.error(first, "macaddr() takes an array of 6 bytes, or its address")
+        return Read(address, BufferType(_MAC, hardware=True))
+
+    def _call_ntop(self, node: tree.Call) -> Value:
+        *_, last = self.arguments(node, 1, 2)
+        value = self.value(last)
+        if isinstance(value, Read) and isinstance(value.type, ArrayType):
+            size = size_of(value.type)
+            if size in (4, 8):
+                size = 4
+            return Read(value.address, BufferType(size, address=True))
+        if not isinstance(value, Scalar):
+            raise self.error(last, f"ntop() takes a number or an array, not {spelled(value.type)}")
+        shown = IntegerType(4, signed=False, shown=ShownAs.ADDRESS)
+        return Scalar(wide(value), shown, value.before)
+
+    def _call_strncmp(self, node: tree.Call) -> Scalar:
+        one, two, count = self.arguments(node, 3, 3)
+        left, right = self.value(one), self.value(two)
+        if isinstance(left, Scalar) or isinstance(right, Scalar):
+            raise self.error(node, "strncmp() compares two strings")
+        same = CompareBytes(left, right, self.integer(count, "the length of strncmp()"))
+        return self._not(self.step(same, INT64))
+
+    def _not(self, value: Scalar) -> Scalar:
+        from usdt.engine.compiler.ir import Not  # noqa: PLC0415
+
+        return Scalar(fold(Not(value.node)), INT64, value.before)
+
+    # ------------------------------------------------------------ symbols and stacks
+
+    def _shown_as(self, node: tree.Call, shown: ShownAs) -> Scalar:
+        (first,) = self.arguments(node, 1, 2)[:1]
+        value = self.number(first, f"{node.function}()")
+        return Scalar(value.node, IntegerType(8, signed=False, shown=shown), value.before)
+
+    def _call_usym(self, node: tree.Call) -> Value:
+        (first,) = self.arguments(node, 1, 1)
+        self.state.user_symbols = True
+        return UserSymbol(self.number(first, "usym()"), StackType(StackKind.USER, 0))
+
+    def _call_kstack(self, node: tree.Call) -> Value:
+        return self._stack(node, StackKind.KERNEL)
+
+    def _call_ustack(self, node: tree.Call) -> Value:
+        return self._stack(node, StackKind.USER)
+
+    def _stack(self, node: tree.Call, kind: StackKind) -> Value:
+        frames = 127
+        mode = ""
+        for one in self.arguments(node, 0, 2):
+            if isinstance(one, tree.Identifier):
+                mode = one.name
+            else:
+                frames = max(1, min(self.integer(one, "the frames of a stack"), 127))
+        if mode not in ("", "bpftrace", "perf", "raw", "build_id"):
+            raise self.error(node, f"{mode} is no mode of stacks: bpftrace, perf, raw, build_id")
+        made = self.stack(kind, frames)
+        return made if not mode else type(made)(kind, StackType(kind, frames, mode))
+
+    def _call_reg(self, node: tree.Call) -> Value:
+        (first,) = self.arguments(node, 1, 1)
+        name = language.Text((self.text(first, "reg()"),), first.start, first.end)
+        call = language.Call("reg", (name,), node.start, node.end)
+        return self.typed(resolve_register(call, self.site.scope))
+
+    # ------------------------------------------------------------ numbers
+
+    def _call_nsecs(self, node: tree.Call) -> Value:
+        given = self.arguments(node, 0, 1)
+        if not given:
+            return self.clock("")
+        mode = given[0]
+        name = mode.name if isinstance(mode, tree.Identifier) else ""
+        if name not in ("monotonic", "boot", "tai"):
+            raise self.error(mode, "a clock is monotonic, boot or tai")
+        return self.clock(name)
+
+    def _call_strftime(self, node: tree.Call) -> Value:
+        form, value = self.arguments(node, 2, 2)
+        text = self.text(form, "the format of strftime()").decode("utf-8", "surrogateescape")
+        number = self.number(value, "the time of strftime()")
+        kind = IntegerType(8, signed=False, shown=ShownAs.TIME, format=text)
+        return Scalar(wide(number), kind, number.before)
+
+    def _call_has_key(self, node: tree.Call) -> Scalar:
+        whole, key = self.arguments(node, 2, 2)
+        if not isinstance(whole, tree.Map):
+            raise self.error(whole, "has_key() takes a map and a key")
+        found = self.state.map(whole.name, whole.start)
+        return self.step(HasKey(found.variable, self.key(found, key)), BOOLEAN)
+
+    def _sizeof(self, node: tree.SizeOf) -> Scalar:
+        operand = node.operand
+        if isinstance(operand, tree.PointerType):
+            return constant(8)
+        if isinstance(operand, tree.NamedType):
+            target = self.site.named_type(operand, 0)
+            if target.built_in:
+                return constant(target.size)
+            return constant(self._size_of_named(node, target.tagged_name))
+        if isinstance(operand, tree.ArrayType | tree.TypeOf):
+            raise self.error(node, "sizeof() of this type is not supported yet")
+        kind = self.value(operand).type
+        match kind:
+            case IntegerType(size=size) | StringType(size=size) | StructType(size=size):
+                return constant(size)
+        return constant(size_of(kind))
+
+    def _size_of_named(self, node: tree.Expression, name: str) -> int:
+        errors: list[BtfError] = []
+        for types in self.site.type_sources():
+            if isinstance(types, BtfTypes):
+                try:
+                    return types.btf.size_of(find_type(types.btf, name))
+                except BtfError as err:
+                    errors.append(err)
+        raise self.error(node, str(errors[0]) if errors else f"{name} is not known here")
+
+    # ------------------------------------------------------------ statements
+
+    def statement_of(self, node: tree.Call) -> tuple[Statement, ...] | None:
+        """Return the statements of a call that is one by itself; None for other calls."""
+        name = node.function
+        if name in _UNSAFE and not self.state.unsafe:
+            raise self.error(node, f"{name}() changes the system: allow it with --unsafe")
+        if name in _PRINTING:
+            return (self._printf(node, _PRINTING[name]),)
+        method: Callable[[tree.Call], tuple[Statement, ...]] | None
+        method = getattr(self, f"_do_{name}", None) if name in STATEMENTS else None
+        return None if method is None else method(node)
+
+    def _printf(self, node: tree.Call, kind: EventKind) -> Statement:
+        first, *rest = self.arguments(node, 1, 64)
+        form = self.text(first, f"the format of {node.function}()")
+        text = form.decode("utf-8", "surrogateescape")
+        values = tuple(self.value(one) for one in rest)
+        for one, value in zip(rest, values, strict=True):
+            self.key_type(value, one)
+        types = tuple(value.type for value in values)
+        check_format(text, types, lambda why: self.error(first, f"{node.function}(): {why}"))
+        return Emit(self.state.event(kind, types, text), values)
+
+    def _do_print(self, node: tree.Call) -> tuple[Statement, ...]:
+        first, *rest = self.arguments(node, 1, 3)
+        limits = [self.integer(one, "the limit of print()") for one in rest]
+        if isinstance(first, tree.Map):
+            found = self.state.map(first.name, first.start)
+            text = ",".join(map(str, limits))
+            return (Emit(self.state.event(EventKind.PRINT_MAP, (), text, found.variable)),)
+        if isinstance(first, tree.MapAccess):
+            found, key = self.place(first)
+            made = self.state.event(
+                EventKind.PRINT_MAP, (key.type,), "", found.variable, keyed=True
+            )
+            return (Emit(made, (key,)),)
+        value = self.value(first)
+        self.key_type(value, first)
+        return (Emit(self.state.event(EventKind.PRINT, (value.type,)), (value,)),)
+
+    def _of_map(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
+        (first,) = self.arguments(node, 1, 1)
+        if not isinstance(first, tree.Map):
+            raise self.error(first, f"{node.function}() takes a map")
+        found = self.state.map(first.name, first.start)
+        return (Emit(self.state.event(kind, (), "", found.variable)),)
+
+    def _do_clear(self, node: tree.Call) -> tuple[Statement, ...]:
+        return self._of_map(node, EventKind.CLEAR)
+
+    def _do_zero(self, node: tree.Call) -> tuple[Statement, ...]:
+        return self._of_map(node, EventKind.ZERO)
+
+    def _do_delete(self, node: tree.Call) -> tuple[Statement, ...]:
+        given = self.arguments(node, 1, 64)
+        if len(given) == 2 and isinstance(given[0], tree.Map):
+            whole = given[0]
+            found = self.state.map(whole.name, whole.start)
+            return (Delete(found.variable, self.key(found, given[1])),)
+        made: list[Statement] = []
+        for one in given:
+            if not isinstance(one, tree.Map | tree.MapAccess):
+                raise self.error(one, "delete() takes a map and a key")
+            state, key = self.place(one)
+            made.append(Delete(state.variable, key))
+        return tuple(made)
+
+    def _do_exit(self, node: tree.Call) -> tuple[Statement, ...]:
+        from usdt.engine.programs.typed import Leave  # noqa: PLC0415
+
+        given = self.arguments(node, 0, 1)
+        code = self.number(given[0], "the code of exit()") if given else constant(0)
+        made = self.state.event(EventKind.EXIT, (INT64,))
+        return Emit(made, (code,)), Leave("return")
+
+    def _do_time(self, node: tree.Call) -> tuple[Statement, ...]:
+        given = self.arguments(node, 0, 1)
+        text = "%H:%M:%S\n"
+        if given:
+            text = self.text(given[0], "the format of time()").decode("utf-8", "surrogateescape")
+        return (Emit(self.state.event(EventKind.TIME, (), text)),)
+
+
+STATEMENTS = frozenset(("clear", "delete", "exit", "print", "time", "zero", *_PRINTING))

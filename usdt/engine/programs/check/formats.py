@@ -1,0 +1,105 @@
+"""The formats of printf(): their conversions, and whether values fit them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.engine.programs.types import (
+    BufferType,
+    IntegerType,
+    PointerType,
+    ShownAs,
+    is_number,
+    spelled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.programs.types import Type
+
+__all__ = ("Conversion", "check_format", "conversions")
+
+_CONVERSION = re.compile(
+    r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?:\.(?P<precision>\d*))?(?P<size>hh|h|ll|l|j|z|t)?"
+    r"(?P<letter>r[xh]|[%a-zA-Z])"
+)
+_NUMBERS = frozenset("duixXocp")
+
+
+@frozen
+class Conversion:
+    """A conversion of a format, and the text before it.
+
+    Attributes:
+        before: text without conversions; ``%%`` is ``%``.
+        letter: ``d``, ``s``, ``rx``…; "" for the text at the end.
+        flags, width, precision: as written; ``precision`` is None without a dot.
+        size: ``hh`` to ``ll``, or "".
+    """
+
+    before: str
+    letter: str = ""
+    flags: str = ""
+    width: str = ""
+    precision: str | None = None
+    size: str = ""
+
+
+def conversions(text: str) -> list[Conversion]:
+    """Return the conversions of a format.
+
+    Raises:
+        ValueError: a percent sign does not begin one.
+    """
+    found: list[Conversion] = []
+    before = ""
+    at = 0
+    while (start := text.find("%", at)) >= 0:
+        match = _CONVERSION.match(text, start)
+        if match is None:
+            raise ValueError(f"found {text[start : start + 2]!r}, which is no conversion")
+        before += text[at:start]
+        at = match.end()
+        if match["letter"] == "%":
+            before += "%"
+            continue
+        if match["letter"] not in (*_NUMBERS, "s", "r", "rx", "rh"):
+            raise ValueError(f"found {match[0]!r}, which is no conversion of printf()")
+        letter, flags, width = match["letter"], match["flags"], match["width"]
+        precision, size = match["precision"], match["size"] or ""
+        found.append(Conversion(before, letter, flags, width, precision, size))
+        before = ""
+    return [*found, Conversion(before + text[at:])]
+
+
+def check_format(text: str, types: Sequence[Type], error: Callable[[str], Exception]) -> None:
+    """Check that a format fits the types of its values.
+
+    Raises:
+        Exception: what ``error`` returns for the reason.
+    """
+    try:
+        *wanted, _ = conversions(text)
+    except ValueError as err:
+        raise error(str(err)) from err
+    if len(wanted) != len(types):
+        raise error(f"the format has {len(wanted)} conversions for {len(types)} values")
+    for conversion, kind in zip(wanted, types, strict=True):
+        if not _fits(conversion.letter, kind):
+            shown = f"%{conversion.size}{conversion.letter}"
+            raise error(f"{shown} does not go with {spelled(kind)}")
+
+
+def _fits(letter: str, kind: Type) -> bool:
+    if letter in ("r", "rx", "rh"):
+        return isinstance(kind, BufferType)
+    if letter in _NUMBERS:
+        return is_number(kind)
+    if isinstance(kind, PointerType):
+        return False
+    if isinstance(kind, IntegerType):
+        return kind.shown is not ShownAs.NUMBER or kind.names is not None
+    return True

@@ -1,0 +1,125 @@
+"""Between expressions of the engine and typed values of programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import ValueClass, ValueType
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import (
+    S64,
+    U64,
+    Convert,
+    LValue,
+    Node,
+    Number,
+    PointerExpr,
+)
+from usdt.engine.programs.typed import Read, ReadText, Scalar, saved
+from usdt.engine.programs.types import (
+    INT64,
+    UINT64,
+    ArrayType,
+    IntegerType,
+    PointerType,
+    StringType,
+    StructType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.engine.compiler.scope import TypeProvider
+    from usdt.engine.programs.typed import Bytes, Step, Value
+    from usdt.engine.programs.variables import Variable
+
+__all__ = ("constant", "lvalue_of", "pointer_of", "value_of", "wide")
+
+_BYTE = ValueType(ValueClass.BYTES, 1)
+
+
+def constant(value: int) -> Scalar:
+    """Return a constant."""
+    signed = value < 1 << 63
+    return Scalar(Number(value, S64 if signed else U64), INT64 if signed else UINT64)
+
+
+def wide(value: Scalar) -> Node:
+    """Return the number as one of 64 bits."""
+    node = value.node
+    if node.type.size == 8 and node.type.kind in (ValueClass.SIGNED, ValueClass.UNSIGNED):
+        return node
+    return fold(Convert(node, S64))
+
+
+def pointer_of(value: Scalar) -> Node:
+    """Return a pointer with its target, as type information understands it."""
+    kind = value.type
+    if not isinstance(kind, PointerType):
+        return value.node
+    return PointerExpr(value.node, kind.target, U64, kind.type_id, kind.kernel)
+
+
+def value_of(
+    node: Node, types: TypeProvider | None, before: tuple[Step, ...], max_string: int
+) -> Value:
+    """Return the value of an expression that type information or a probe gives."""
+    match node:
+        case PointerExpr():
+            shown = None if types is None else types.shown(node)
+            spelling = shown.cast if shown is not None and shown.cast else "void *"
+            kind = PointerType(node.target, node.type_id, types, node.kernel, spelling)
+            return Scalar(node.address, kind, before)
+        case LValue():
+            return _object(node, types, before, max_string)
+    names = None if types is None else types.names(node)
+    signed = node.type.signed
+    return Scalar(node, IntegerType(node.type.size, signed, names=names), before)
+
+
+def _object(
+    node: LValue, types: TypeProvider | None, before: tuple[Step, ...], max_string: int
+) -> Bytes:
+    # An object in memory: it is read when its value is needed.
+    target = PointerType(_BYTE, None, types, node.kernel)
+    address = Scalar(node.address, target, before)
+    size = node.type.size
+    if node.type.kind is ValueClass.STRING:
+        return ReadText(address, StringType(min(size + 1, max_string)))
+    if node.element is not None:
+        element = IntegerType(node.element.size, node.element.signed)
+        return Read(address, ArrayType(element, size // element.size, node.type_id, types))
+    if types is None or node.type_id is None:
+        return Read(address, ArrayType(IntegerType(1, signed=False), size))
+    shown = types.shown(node)
+    spelling = shown.cast if shown is not None and shown.cast else "struct"
+    return Read(address, StructType(size, node.type_id, types, spelling))
+
+
+def lvalue_of(
+    value: Bytes, new_variable: Callable[[], Variable]
+) -> tuple[LValue, TypeProvider | None, tuple[Step, ...]] | None:
+    """Return the object whose members or elements are asked for; None for other values.
+
+    A value that is not in traced memory is put into the program's, and read there.
+    """
+    kind = value.type
+    if not isinstance(kind, StructType | ArrayType):
+        return None
+    element = None
+    if isinstance(kind, ArrayType) and isinstance(kind.element, IntegerType):
+        element = ValueType(
+            ValueClass.SIGNED if kind.element.signed else ValueClass.UNSIGNED, kind.element.size
+        )
+    size = (
+        kind.size if isinstance(kind, StructType) else kind.count * (element.size if element else 8)
+    )
+    whole = ValueType(ValueClass.BYTES, size)
+    if isinstance(value, Read):
+        address = value.address
+        kernel = isinstance(address.type, PointerType) and address.type.kernel
+        made = LValue(address.node, whole, element, kind.type_id, kernel)
+        return made, kind.types, address.before
+    variable = new_variable()
+    made = LValue(saved(variable), whole, element, kind.type_id, kernel=True)
+    return made, kind.types, ((variable, value),)

@@ -1,0 +1,337 @@
+"""The check of operators, casts, members and elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import ValueClass, ValueType
+from usdt.base.errors import BtfError
+from usdt.base.frozen import replace
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import (
+    S64,
+    U64,
+    Arithmetic,
+    Compare,
+    Convert,
+    Deref,
+    Node,
+    Not,
+    Number,
+    PointerExpr,
+    ShortCircuit,
+)
+from usdt.engine.compiler.resolve.conversions import moved
+from usdt.engine.language import tree as language
+from usdt.engine.programs.check.nodes import constant, lvalue_of, pointer_of, value_of, wide
+from usdt.engine.programs.check.values import ValueChecker
+from usdt.engine.programs.syntax import tree
+from usdt.engine.programs.typed import Choose, ChooseBytes, CompareBytes, MakeTuple, Scalar
+from usdt.engine.programs.types import (
+    BOOLEAN,
+    INT64,
+    UINT64,
+    IntegerType,
+    PointerType,
+    StringType,
+    TupleType,
+    spelled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from usdt.engine.compiler.scope import TypeProvider
+    from usdt.engine.programs.typed import Value
+
+__all__ = ("OperatorChecker",)
+
+_ORDER = ("==", "!=", "<", "<=", ">", ">=")
+_NOWHERE = language.Name("it", 0, 0)
+
+
+class OperatorChecker(ValueChecker):
+    """A checker of expressions with operators."""
+
+    # ------------------------------------------------------------ operators
+
+    def _unary(self, node: tree.Unary) -> Value:
+        if node.op == "*":
+            return self._follow(node)
+        operand = self.number(node.operand, node.op)
+        if node.op == "!":
+            return Scalar(fold(Not(operand.node)), BOOLEAN, operand.before)
+        if node.op == "&":
+            raise self.error(node, "& of a map or a variable is not supported yet")
+        inner = wide(operand)
+        if node.op == "+":
+            return replace(operand, node=inner)
+        signed = node.op == "-" or inner.type.signed
+        made = fold(Arithmetic(node.op, inner, None, S64 if signed else U64))
+        return Scalar(made, INT64 if signed else UINT64, operand.before)
+
+    def _binary(self, node: tree.Binary) -> Value:
+        left, right = self.value(node.left), self.value(node.right)
+        if not isinstance(left, Scalar) or not isinstance(right, Scalar):
+            return self._compare_bytes(node, left, right)
+        if node.op in ("&&", "||"):
+            return self._logic(node, left, right)
+        before = (*left.before, *right.before)
+        pointers = isinstance(left.type, PointerType), isinstance(right.type, PointerType)
+        if node.op in ("+", "-") and any(pointers) and not all(pointers):
+            return self._move(node, left, right)
+        one, two = wide(left), wide(right)
+        kind = S64 if one.type.signed and two.type.signed else U64
+        if node.op in ("<<", ">>"):
+            kind = one.type
+        if node.op in _ORDER:
+            return Scalar(fold(Compare(node.op, one, two, kind)), BOOLEAN, before)
+        made = fold(Arithmetic(node.op, one, two, kind))
+        return Scalar(made, INT64 if kind.signed else UINT64, before)
+
+    def arithmetic(self, op: str, left: Scalar, right: Scalar) -> Scalar:
+        """Return the result of an operator on two numbers."""
+        one, two = wide(left), wide(right)
+        kind = S64 if one.type.signed and two.type.signed else U64
+        kind = one.type if op in ("<<", ">>") else kind
+        made = fold(Arithmetic(op, one, two, kind))
+        return Scalar(made, INT64 if kind.signed else UINT64, (*left.before, *right.before))
+
+    def _logic(self, node: tree.Binary, left: Scalar, right: Scalar) -> Scalar:
+        # The right side is computed only if the left one does not decide.
+        if not right.before:
+            made = fold(ShortCircuit(node.op, left.node, right.node))
+            return Scalar(made, BOOLEAN, left.before)
+        true = Scalar(fold(Not(fold(Not(right.node)))), BOOLEAN, right.before)
+        decided = replace(constant(int(node.op == "||")), type=BOOLEAN)
+        sides = (decided, true) if node.op == "||" else (true, decided)
+        return self.step(Choose(left, *sides), BOOLEAN)
+
+    def _move(self, node: tree.Binary, left: Scalar, right: Scalar) -> Scalar:
+        # An address and a number: the unit is the size of the target.
+        pointer, count = (left, right) if isinstance(left.type, PointerType) else (right, left)
+        if node.op == "-" and pointer is right:
+            raise self.error(node, "an address cannot be subtracted from a number")
+        whole = pointer_of(pointer)
+        if not isinstance(whole, PointerExpr):
+            raise TypeError(pointer)
+        made = moved(whole, wide(count), node.op)
+        return Scalar(made.address, pointer.type, (*left.before, *right.before))
+
+    def _compare_bytes(self, node: tree.Binary, left: Value, right: Value) -> Scalar:
+        texts = isinstance(left.type, StringType) and isinstance(right.type, StringType)
+        if node.op not in ("==", "!=") or isinstance(left, Scalar) or isinstance(right, Scalar):
+            reason = f"{node.op} does not go with {spelled(left.type)} and {spelled(right.type)}"
+            raise self.error(node, reason)
+        if not texts and left.type != right.type:
+            reason = f"{spelled(left.type)} and {spelled(right.type)} cannot be compared"
+            raise self.error(node, reason)
+        same = self.step(CompareBytes(left, right), BOOLEAN)
+        return same if node.op == "==" else replace(same, node=fold(Not(same.node)))
+
+    def _ternary(self, node: tree.Ternary) -> Value:
+        condition = self.condition(node.condition)
+        return self.choice(node, condition, self.value(node.then), self.value(node.otherwise))
+
+    def choice(self, node: tree.Expression, condition: Scalar, yes: Value, no: Value) -> Value:
+        """Return one of two values of one type."""
+        if isinstance(yes, Scalar) and isinstance(no, Scalar):
+            kind = yes.type if yes.type == no.type else INT64
+            return self.step(Choose(condition, yes, no), kind)
+        if isinstance(yes, Scalar) or isinstance(no, Scalar):
+            reason = f"one side is {spelled(yes.type)}, the other {spelled(no.type)}"
+            raise self.error(node, reason)
+        both = self.state.common(yes.type, no.type)
+        if both is None:
+            reason = f"one side is {spelled(yes.type)}, the other {spelled(no.type)}"
+            raise self.error(node, reason)
+        sides = self.filled(yes, both), self.filled(no, both)
+        if isinstance(sides[0], Scalar) or isinstance(sides[1], Scalar):
+            raise TypeError(both)
+        return ChooseBytes(condition, sides[0], sides[1], both)
+
+    def _tuple(self, node: tree.Tuple) -> Value:
+        elements = tuple(self._storable(one) for one in node.elements)
+        return MakeTuple(elements, TupleType(tuple(one.type for one in elements)))
+
+    def _record(self, node: tree.Record) -> Value:
+        elements = tuple(self._storable(one.value) for one in node.fields)
+        names = tuple(one.name for one in node.fields)
+        return MakeTuple(elements, TupleType(tuple(one.type for one in elements), names))
+
+    def _storable(self, node: tree.Expression) -> Value:
+        value = self.value(node)
+        self.key_type(value, node)
+        return value
+
+    # ------------------------------------------------------------ casts
+
+    def _cast(self, node: tree.Cast) -> Value:
+        operand = self.value(node.operand)
+        target = self.language_type(node.type)
+        if not isinstance(operand, Scalar):
+            reason = f"{spelled(operand.type)} cannot be cast to {_written(target)}"
+            raise self.error(node, reason)
+        if target.built_in and not target.pointers and target.kind is language.TypeKind.INTEGER:
+            return self._to_integer(operand, target)
+        return self._to_named(node, operand, target)
+
+    def _to_integer(self, operand: Scalar, target: language.TypeName) -> Scalar:
+        if target.name in ("bool", "_Bool"):
+            return Scalar(fold(Not(fold(Not(operand.node)))), BOOLEAN, operand.before)
+        kind = ValueType(ValueClass.SIGNED if target.signed else ValueClass.UNSIGNED, target.size)
+        node = fold(Convert(operand.node, kind))
+        return Scalar(node, IntegerType(kind.size, kind.signed), operand.before)
+
+    def _to_named(self, node: tree.Cast, operand: Scalar, target: language.TypeName) -> Value:
+        inner = pointer_of(operand)
+        if target.built_in:  # void *, int *, char **
+            address = Scalar(wide(operand), UINT64, operand.before)
+            return self._plain_pointer(address, target, kernel=getattr(inner, "kernel", False))
+        cast = language.Cast(target, _NOWHERE, node.start, node.end)
+        errors: list[BtfError] = []
+        for types in self.site.type_sources():
+            try:
+                made = types.cast(cast, inner)
+            except BtfError as err:
+                errors.append(err)
+                continue
+            if made is not None:
+                return value_of(made, types, operand.before, self.state.max_string)
+        if errors:
+            raise self.error(node, str(errors[0]))
+        raise self.error(node, f"no types are known here: {_written(target)} needs them")
+
+    def _plain_pointer(self, address: Scalar, target: language.TypeName, *, kernel: bool) -> Scalar:
+        whole = ValueType(ValueClass.BYTES, 1)
+        if target.pointers > 1:
+            whole = U64
+        elif target.kind is language.TypeKind.INTEGER:
+            whole = ValueType(
+                ValueClass.SIGNED if target.signed else ValueClass.UNSIGNED, target.size
+            )
+        kind = PointerType(whole, None, None, kernel, _written(target))
+        return replace(address, type=kind)
+
+    def language_type(self, node: tree.Type) -> language.TypeName:
+        """Return a type of the program as one of the language of probes."""
+        pointers = 0
+        while isinstance(node, tree.PointerType):
+            node, pointers = node.target, pointers + 1
+        if not isinstance(node, tree.NamedType):
+            raise self.error(node, "a cast to this type is not supported yet")
+        return self.site.named_type(node, pointers)
+
+    # ------------------------------------------------------------ memory
+
+    def _follow(self, node: tree.Unary) -> Value:
+        operand = self.number(node.operand, "*")
+        kind = operand.type
+        if not isinstance(kind, PointerType):
+            raise self.error(node, f"* follows a pointer, not {spelled(kind)}: cast it first")
+        return self._at(node, operand, kind)
+
+    def _at(self, node: tree.Expression, pointer: Scalar, kind: PointerType) -> Value:
+        whole = pointer_of(pointer)
+        if kind.types is not None and kind.type_id is not None:
+            ask = language.Unary("*", _NOWHERE, node.start, node.end)
+            made = self.asked(node, lambda types: types.deref(ask, whole), kind.types)
+            if made is not None:
+                return value_of(made, kind.types, pointer.before, self.state.max_string)
+        if kind.target.kind is ValueClass.BYTES:
+            raise self.error(node, f"{kind.spelling} leads to no value of a known size: cast it")
+        made = Deref(pointer.node, kind.target, None, kind.kernel)
+        return value_of(made, None, pointer.before, self.state.max_string)
+
+    def asked(
+        self,
+        node: tree.Expression,
+        ask: Callable[[TypeProvider], Node | None],
+        types: TypeProvider | None,
+    ) -> Node | None:
+        """Return what type information answers; None without any."""
+        if types is None:
+            return None
+        try:
+            return ask(types)
+        except BtfError as err:
+            raise self.error(node, str(err)) from err
+
+    def _member(self, node: tree.Member) -> Value:
+        if isinstance(node.object, tree.Identifier) and node.object.name == "args":
+            return self.named(node.name, node)
+        whole = self.value(node.object)
+        if isinstance(whole.type, TupleType) and not isinstance(whole, Scalar):
+            if node.name not in whole.type.names:
+                known = ", ".join(whole.type.names)
+                raise self.error(node, f"the record has no field {node.name}; it has {known}")
+            return self.element(whole, whole.type.names.index(node.name))
+        ask = language.Member(_NOWHERE, node.name, node.arrow, node.start, node.end)
+        if isinstance(whole, Scalar):
+            return self._member_of_pointer(node, whole, ask)
+        found = lvalue_of(whole, self.new_variable)
+        if found is None:
+            raise self.error(node, f"{spelled(whole.type)} has no members")
+        target, types, before = found
+        made = self.asked(node, lambda known: known.member(ask, target), types)
+        if made is None:
+            raise self.error(node, f"{spelled(whole.type)} has no member {node.name}")
+        return value_of(made, types, before, self.state.max_string)
+
+    def _member_of_pointer(self, node: tree.Member, whole: Scalar, ask: language.Member) -> Value:
+        kind = whole.type
+        if not isinstance(kind, PointerType) or kind.types is None:
+            reason = f"{spelled(kind)} has no members: cast it, as in (struct file *)arg0"
+            raise self.error(node, reason)
+        ask = replace(ask, arrow=True)  # bpftrace takes . for -> as well
+        target = pointer_of(whole)
+        made = self.asked(node, lambda types: types.member(ask, target), kind.types)
+        if made is None:
+            raise self.error(node, f"{kind.spelling} has no member {node.name}")
+        return value_of(made, kind.types, whole.before, self.state.max_string)
+
+    def _tupleaccess(self, node: tree.TupleAccess) -> Value:
+        whole = self.value(node.object)
+        kind = whole.type
+        if isinstance(whole, Scalar) or not isinstance(kind, TupleType):
+            raise self.error(node, f"{spelled(kind)} is no tuple")
+        if not 0 <= node.index < len(kind.elements):
+            reason = f"the tuple has {len(kind.elements)} elements, 0 to {len(kind.elements) - 1}"
+            raise self.error(node, reason)
+        return self.element(whole, node.index)
+
+    def _index(self, node: tree.Index) -> Value:
+        whole, index = self.value(node.object), self.number(node.index, "an index")
+        if isinstance(whole.type, TupleType) and not isinstance(whole, Scalar):
+            at = self.integer(node.index, "the index of a tuple")
+            access = tree.TupleAccess(node.object, at, node.start, node.end)
+            return self._tupleaccess(access)
+        ask = language.Index(_NOWHERE, _NOWHERE, node.start, node.end)
+        if isinstance(whole, Scalar):
+            kind = whole.type
+            if not isinstance(kind, PointerType):
+                raise self.error(node, f"{spelled(kind)} has no elements")
+            pointer = pointer_of(whole)
+            if not isinstance(pointer, PointerExpr):
+                raise TypeError(kind)
+            before = (*whole.before, *index.before)
+            moved_by = moved(pointer, wide(index), "+")
+            return self._at(node, Scalar(moved_by.address, kind, before), kind)
+        found = lvalue_of(whole, self.new_variable)
+        if found is None:
+            raise self.error(node, f"{spelled(whole.type)} has no elements")
+        target, types, before = found
+        made = self.asked(node, lambda known: known.index(ask, target, wide(index)), types)
+        if made is None and target.element is not None:
+            size = Number(target.element.size, S64)
+            offset = fold(Arithmetic("*", wide(index), size, S64))
+            address = fold(Arithmetic("+", target.address, fold(Convert(offset, U64)), U64))
+            made = Deref(address, target.element, None, target.kernel)
+        if made is None:
+            raise self.error(node, f"{spelled(whole.type)} has no elements")
+        return value_of(made, types, (*before, *index.before), self.state.max_string)
+
+
+def _written(target: language.TypeName) -> str:
+    stars = f" {'*' * target.pointers}" if target.pointers else ""
+    return f"{target.tagged_name}{stars}"

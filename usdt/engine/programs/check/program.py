@@ -1,0 +1,73 @@
+"""The check of a whole program: all probes at all attach points, until the types are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import LanguageError, ProgramError
+from usdt.base.frozen import frozen
+from usdt.engine.programs.check.statements import StatementChecker
+from usdt.engine.programs.codegen.action import ProbeBody, scratch_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.programs.check.site import Site
+    from usdt.engine.programs.check.state import ProgramState
+    from usdt.engine.programs.syntax.program import Probe
+    from usdt.engine.programs.typed import Statement
+
+__all__ = ("ProbeAt", "check", "check_one")
+
+_MOST_PASSES = 10
+
+
+@frozen
+class ProbeAt:
+    """A probe of a program, and an attach point of it."""
+
+    probe: Probe
+    site: Site
+
+
+def check(state: ProgramState, probes: Sequence[ProbeAt]) -> list[ProbeBody]:
+    """Return what each probe does at its attach point.
+
+    Types of maps and variables may depend on what comes later in the text, so the program is
+    checked until nothing new is found.
+
+    Raises:
+        LanguageError: a name is unknown, or values do not fit.
+    """
+    for _ in range(_MOST_PASSES):
+        state.changed = False
+        for one in probes:
+            _statements(state, one)
+        if not state.changed:
+            break
+    state.final = True
+    state.changed = False
+    return [check_one(state, one) for one in probes]
+
+
+def check_one(state: ProgramState, one: ProbeAt) -> ProbeBody:
+    """Return what a probe does at an attach point that is found after the check of the program.
+
+    Raises:
+        LanguageError: as :func:`check`; also if it needs wider types than those that are in use.
+    """
+    statements = _statements(state, one)
+    if state.changed:
+        reason = f"{one.site.probe}: its values are larger than those of the maps in use"
+        raise state.error(one.probe.start, reason)
+    kernel = one.site.kernel
+    return ProbeBody(statements, kernel, scratch_size(statements, kernel=kernel))
+
+
+def _statements(state: ProgramState, one: ProbeAt) -> tuple[Statement, ...]:
+    try:
+        return StatementChecker(state, one.site).probe(one.probe)
+    except ProgramError:
+        raise
+    except LanguageError as err:  # of the engine, with a column of the program's text
+        raise state.error(err.column, err.reason) from err

@@ -1,0 +1,140 @@
+"""A probe of a program at one attach point: what its names and types mean there."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import NotSupported
+from usdt.base.frozen import frozen
+from usdt.engine.compiler.scope import Scope
+from usdt.engine.language.c_type_names import NAMED_TYPES
+from usdt.engine.language.tree import TypeKind, TypeName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.engine.compiler.resolve.btf_types import BtfTypes
+    from usdt.engine.compiler.scope import TypeProvider
+    from usdt.engine.programs.syntax.tree import NamedType
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+
+__all__ = ("Site", "enumerators", "kernel_types", "site_of")
+
+_KINDS = {"struct": TypeKind.STRUCT, "union": TypeKind.UNION, "enum": TypeKind.ENUM}
+# bpftrace's names of integers, and C's → bytes and whether signed.
+_INTEGERS = {
+    **{f"int{bits}": (bits // 8, True) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (bits // 8, False) for bits in (8, 16, 32, 64)},
+    "char": (1, True),
+    "signed char": (1, True),
+    "unsigned char": (1, False),
+    "short": (2, True),
+    "unsigned short": (2, False),
+    "int": (4, True),
+    "unsigned int": (4, False),
+    "long": (8, True),
+    "unsigned long": (8, False),
+    "long long": (8, True),
+    "unsigned long long": (8, False),
+    **NAMED_TYPES,
+}
+
+
+@functools.cache
+def kernel_types() -> BtfTypes | None:
+    """Return the kernel's types; None if the kernel has no BTF."""
+    from usdt.btf.reader import Btf  # noqa: PLC0415 - few programs need the kernel's types
+    from usdt.engine.compiler.resolve import btf_types  # noqa: PLC0415
+
+    try:
+        Btf.from_kernel()
+    except NotSupported:
+        return None
+    return btf_types.BtfTypes(Btf.from_kernel)
+
+
+@functools.cache
+def enumerators() -> dict[str, int]:
+    """Return the constants of the kernel's enumerations by name; none without BTF."""
+    types = kernel_types()
+    if types is None:
+        return {}
+    from usdt.btf.format import Kind  # noqa: PLC0415 - few programs use such constants
+    from usdt.btf.types import Enum  # noqa: PLC0415
+
+    found: dict[str, int] = {}
+    btf = types.btf
+    for number in btf.ids(Kind.ENUM, Kind.ENUM64):
+        one = btf.type(number)
+        for value in one.values if isinstance(one, Enum) else ():
+            found.setdefault(value.name, value.value)
+    return found
+
+
+@frozen
+class Site:
+    """A probe at one attach point.
+
+    Attributes:
+        index: the index of the probe in the program.
+        scope: its arguments, types and registers.
+        probe: the value of ``probe``: the attach point as bpftrace writes it.
+        function: the value of ``func``.
+        kind: the kind of the probe: ``uprobe``, ``begin``.
+        kernel: whether addresses may be in the kernel.
+        returns: whether it is the return of a function.
+    """
+
+    index: int
+    scope: Scope
+    probe: str
+    function: str
+    kind: str
+    kernel: bool
+    returns: bool = False
+
+    def type_sources(self) -> Iterator[TypeProvider]:
+        """Yield what knows types here: that of the probe first, then the kernel's."""
+        if self.scope.types is not None:
+            yield self.scope.types
+        kernel = kernel_types()
+        if kernel is not None:
+            yield kernel
+
+    def named_type(self, node: NamedType, pointers: int) -> TypeName:
+        """Return a type with a name, as the language of probes has it."""
+        if node.tag:
+            return TypeName(_KINDS[node.tag], node.name, 0, signed=False, pointers=pointers)
+        if node.name == "void":
+            return TypeName(TypeKind.VOID, "void", 0, signed=False, pointers=pointers)
+        if node.name in _INTEGERS:
+            size, signed = _INTEGERS[node.name]
+            return TypeName(TypeKind.INTEGER, node.name, size, signed, pointers)
+        return TypeName(TypeKind.TYPEDEF, node.name, 0, signed=False, pointers=pointers)
+
+
+def site_of(index: int, text: str, probe: str, kind: str, point: AttachPoint | None) -> Site:
+    """Return a probe at an attach point; None: one that has none, such as ``begin``."""
+    if point is None:
+        return Site(index, Scope(text, probe, {}, 0), probe, "", kind, kernel=True)
+    named = {one.name: one for one in point.arguments}
+    numbers = [name for name in named if name.startswith("arg") and name[3:].isdigit()]
+    scope = Scope(
+        text,
+        point.probe,
+        named,
+        max((int(name[3:]) + 1 for name in numbers), default=0),
+        point.function or point.probe,
+        types=point.types,
+        registers=point.registers,
+    )
+    return Site(
+        index,
+        scope,
+        probe,
+        point.function,
+        kind,
+        kernel=point.kernel_target is not None,
+        returns=kind in ("kretprobe", "uretprobe", "fexit"),
+    )

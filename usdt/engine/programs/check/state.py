@@ -1,0 +1,185 @@
+"""What the checker knows of a whole program: its maps, its events, the stacks it records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import replace
+from usdt.engine.programs.events import Event, EventKind
+from usdt.engine.programs.types import (
+    INT64,
+    UINT64,
+    IntegerType,
+    PointerType,
+    StringType,
+    TupleType,
+    Type,
+    spelled,
+)
+from usdt.engine.programs.variables import MapVariable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.base.errors import LanguageError
+    from usdt.engine.programs.syntax.source import Source
+
+__all__ = ("MapState", "ProgramState", "joined")
+
+DEFAULT_STRING = 1024  # bytes of a string, as in bpftrace 0.26
+
+
+def joined(known: Type, other: Type) -> Type | None:
+    """Return the type that holds values of two types; None if there is none."""
+    match known, other:
+        case IntegerType(), IntegerType():
+            if known == other:
+                return known
+            return INT64 if known.signed or other.signed else UINT64
+        case (PointerType(), PointerType()) | (PointerType(), IntegerType()):
+            return known
+        case IntegerType(), PointerType():
+            return known
+        case StringType(size=one), StringType(size=two):
+            return known if one >= two else other
+        case TupleType(elements=one), TupleType(elements=two):
+            if len(one) != len(two) or known.names != other.names:
+                return None
+            parts = [joined(left, right) for left, right in zip(one, two, strict=True)]
+            found = tuple(part for part in parts if part is not None)
+            return replace(known, elements=found) if len(found) == len(one) else None
+    return known if known == other else None
+
+
+class MapState:
+    """A map of the program.
+
+    Attributes:
+        variable: it, in typed programs.
+        key: the type of its keys; None until it is known. A map without keys has the key 0.
+        value: the type of its values; None until it is known.
+        keyed: whether it is used with keys; None until it is known.
+        entries: the most entries, if it is declared; else 0.
+        kind: the kind that it is declared with, or "".
+        start: where it is first used.
+    """
+
+    def __init__(self, variable: MapVariable, start: int) -> None:
+        self.variable = variable
+        self.key: Type | None = None
+        self.value: Type | None = None
+        self.keyed: bool | None = None
+        self.entries = 0
+        self.kind = ""
+        self.start = start
+
+
+class ProgramState:
+    """The state of a check.
+
+    Args:
+        source: the program, for errors.
+        arguments: the arguments of the script: ``$1`` and the following.
+        max_string: bytes that str() reads if it is not told.
+        began: nanoseconds of CLOCK_MONOTONIC at the start, for ``elapsed``.
+        command: the process ID of the command that is traced; 0 without one.
+        unsafe: whether functions that change the system are allowed.
+
+    Attributes:
+        maps: the maps by name.
+        events: the events by number.
+        stacks: the numbers of frames of the stacks that are recorded.
+        user_symbols: whether symbols of processes are shown.
+        changed: whether a type has become known, or wider, in this pass.
+        final: whether types that are not known yet are errors.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        arguments: Sequence[str] = (),
+        *,
+        max_string: int = DEFAULT_STRING,
+        began: int = 0,
+        command: int = 0,
+        unsafe: bool = False,
+    ) -> None:
+        self.began = began
+        self.command = command
+        self.unsafe = unsafe
+        self.source = source
+        self.text = source.text
+        self.arguments = tuple(arguments)
+        self.max_string = max_string
+        self.maps: dict[str, MapState] = {}
+        self.events: list[Event] = []
+        self.stacks: set[int] = set()
+        self.user_symbols = False
+        self.variables: dict[tuple[int, int], Type] = {}
+        self.changed = False
+        self.final = False
+        self._numbers: dict[Event, int] = {}
+
+    def error(self, start: int, reason: str) -> LanguageError:
+        """Return an error that points at a place of the text."""
+        return self.source.error(start, reason)
+
+    def map(self, name: str, start: int) -> MapState:
+        """Return a map by its name."""
+        if name not in self.maps:
+            self.maps[name] = MapState(MapVariable(len(self.maps), name), start)
+        return self.maps[name]
+
+    def widen_key(self, found: MapState, key: Type, start: int, *, keyed: bool) -> Type:
+        """Add a type to those of a map's keys; return the type of all."""
+        name = found.variable.name
+        if found.keyed is not None and found.keyed != keyed:
+            how = "with keys" if found.keyed else "without keys"
+            raise self.error(start, f"{name} is used {how} elsewhere in the program")
+        found.keyed = keyed
+        found.key = self._widened(found.key, key, start, f"the keys of {name}")
+        return found.key
+
+    def widen_value(self, found: MapState, value: Type, start: int) -> Type:
+        """Add a type to those of a map's values; return the type of all."""
+        found.value = self._widened(
+            found.value, value, start, f"the values of {found.variable.name}"
+        )
+        return found.value
+
+    def widen_variable(self, where: tuple[int, int], name: str, value: Type, start: int) -> Type:
+        """Add a type to those of a variable; return the type of all."""
+        known = self._widened(self.variables.get(where), value, start, name)
+        self.variables[where] = known
+        return known
+
+    def _widened(self, known: Type | None, type_: Type, start: int, what: str) -> Type:
+        if known is None:
+            self.changed = True
+            return type_
+        both = joined(known, type_)
+        if both is None:
+            reason = f"{what}: {spelled(known)} elsewhere, here {spelled(type_)}"
+            raise self.error(start, reason)
+        self.changed = self.changed or both != known
+        return both
+
+    def common(self, one: Type, two: Type) -> Type | None:
+        """Return the type that holds values of two types; None if there is none."""
+        return joined(one, two)
+
+    def event(
+        self,
+        kind: EventKind,
+        types: Sequence[Type] = (),
+        text: str = "",
+        map_: MapVariable | None = None,
+        *,
+        keyed: bool = False,
+    ) -> Event:
+        """Return the event of a call; equal calls share one."""
+        made = Event(-1, kind, tuple(types), text, map_, keyed)
+        number = self._numbers.setdefault(made, len(self.events))
+        if number == len(self.events):
+            self.events.append(replace(made, number=number))
+        return self.events[number]

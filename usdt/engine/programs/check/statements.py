@@ -1,0 +1,274 @@
+"""The check of statements and blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.engine.programs.check.calls import AGGREGATES, CallChecker
+from usdt.engine.programs.check.nodes import constant
+from usdt.engine.programs.syntax import tree
+from usdt.engine.programs.typed import (
+    AddToMap,
+    Evaluate,
+    ForMap,
+    If,
+    JoinSteps,
+    Leave,
+    Loop,
+    Scalar,
+    SetMap,
+    SetVariable,
+    Statement,
+)
+from usdt.engine.programs.types import (
+    INT64,
+    Aggregate,
+    AggregateType,
+    IntegerType,
+    NoType,
+    TupleType,
+    Type,
+    spelled,
+)
+
+if TYPE_CHECKING:
+    from usdt.engine.programs.syntax.program import Probe
+    from usdt.engine.programs.typed import Value
+    from usdt.engine.programs.variables import Variable
+
+__all__ = ("StatementChecker",)
+
+_MOST_UNROLLED = 100
+_BITS = 5  # most bits of hist()
+
+
+class StatementChecker(CallChecker):
+    """A checker of the statements of one probe at one attach point."""
+
+    def probe(self, node: Probe) -> tuple[Statement, ...]:
+        """Return what a probe does at a hit.
+
+        Raises:
+            LanguageError: a name is unknown, or values do not fit.
+        """
+        condition = None if node.predicate is None else self.condition(node.predicate)
+        body = self.block(node.block)
+        return body if condition is None else (If(condition, body),)
+
+    def block(self, node: tree.Block) -> tuple[Statement, ...]:
+        """Return the statements of a block, which has a scope of its own."""
+        self.scopes.append({})
+        made = [one for statement in node.body for one in self.statement(statement)]
+        self.scopes.pop()
+        return tuple(made)
+
+    def statement(self, node: tree.Statement) -> tuple[Statement, ...]:
+        """Return what a statement does."""
+        match node:
+            case tree.Assignment():
+                return self._assignment(node)
+            case tree.Declaration():
+                return self._declaration(node)
+            case tree.ExpressionStatement(expression=inner):
+                return self._expression(inner)
+            case tree.If():
+                return (self._if(node),)
+            case tree.Block():
+                return self.block(node)
+            case tree.While():
+                body = self.block(node.block)
+                return (Loop(None, self.condition(node.condition), body),)
+            case tree.Unroll():
+                return self._unroll(node)
+            case tree.For():
+                return self._for(node)
+            case tree.Break():
+                return (Leave("break"),)
+            case tree.Continue():
+                return (Leave("continue"),)
+            case tree.Return():
+                return (Leave("return"),)
+            case _:
+                raise self.error(node, f"{type(node).__name__.lower()} is not supported yet")
+
+    def _expression(self, node: tree.Expression) -> tuple[Statement, ...]:
+        if isinstance(node, tree.Call):
+            made = self.statement_of(node)
+            if made is not None:
+                return made
+        if isinstance(node, tree.Ternary):
+            condition = self.condition(node.condition)
+            yes, no = self._expression(node.then), self._expression(node.otherwise)
+            return (If(condition, yes, no),)
+        return (Evaluate(self.value(node)),)
+
+    def _if(self, node: tree.If) -> If:
+        condition = self.condition(node.condition)
+        yes = self.block(node.then)
+        match node.otherwise:
+            case None:
+                return If(condition, yes)
+            case tree.If():
+                return If(condition, yes, (self._if(node.otherwise),))
+            case other:
+                return If(condition, yes, self.block(other))
+
+    # ------------------------------------------------------------ assignments
+
+    def _assignment(self, node: tree.Assignment) -> tuple[Statement, ...]:
+        if isinstance(node.target, tree.Discard):
+            return (Evaluate(self.value(node.value)),)
+        if isinstance(node.target, tree.Variable):
+            return (self._assign_variable(node, node.target),)
+        return (self._assign_map(node, node.target),)
+
+    def _operand(self, node: tree.Assignment, before: Value) -> Value:
+        # The value of ``target op= value``.
+        right = self.value(node.value)
+        if node.op == "=":
+            return right
+        if not isinstance(before, Scalar) or not isinstance(right, Scalar):
+            raise self.error(node, f"{node.op} needs numbers")
+        return self.arithmetic(node.op[:-1], before, right)
+
+    def _assign_variable(self, node: tree.Assignment, target: tree.Variable) -> SetVariable:
+        found = self.lookup(target.name)
+        if node.op != "=":
+            value = self._operand(node, self._variable(target))
+        else:
+            value = self.value(node.value)
+        if isinstance(value.type, NoType | AggregateType):
+            raise self.error(node.value, f"{target.name}: this has no value")
+        return self._set(target, found, value)
+
+    def _set(self, target: tree.Variable, found: Variable | None, value: Value) -> SetVariable:
+        where = (self.site.index, target.start if found is None else self._starts[found.number])
+        kind = self.state.widen_variable(where, target.name, value.type, target.start)
+        if found is None:
+            found = self.new_variable(kind)
+            self._starts[found.number] = target.start
+            self.scopes[-1][target.name] = found
+        return SetVariable(found, self.filled(value, kind))
+
+    @property
+    def _starts(self) -> dict[int, int]:
+        # Number of a variable → where it is made.
+        if not hasattr(self, "_made_at"):
+            self._made_at: dict[int, int] = {}
+        return self._made_at
+
+    def _declaration(self, node: tree.Declaration) -> tuple[Statement, ...]:
+        value: Value = constant(0)
+        if node.value is not None:
+            value = self.value(node.value)
+        elif node.type is None:
+            known = self.state.variables.get((self.site.index, node.variable.start))
+            if known is not None and not isinstance(known, IntegerType):
+                value = self.nothing(known)
+        return (self._set(node.variable, None, value),)
+
+    def nothing(self, kind: Type) -> Value:
+        """Return the value of a variable to which nothing was assigned."""
+        from usdt.engine.programs.typed import Text  # noqa: PLC0415
+        from usdt.engine.programs.types import StringType  # noqa: PLC0415
+
+        return Text(b"", kind) if isinstance(kind, StringType) else constant(0)
+
+    def _assign_map(self, node: tree.Assignment, target: tree.Map | tree.MapAccess) -> Statement:
+        found, key = self.place(target)
+        value = node.value
+        if isinstance(value, tree.Call) and value.function in AGGREGATES:
+            if node.op != "=":
+                raise self.error(node, f"{node.op} does not go with {value.function}()")
+            kind, number = self._aggregate(value)
+            self.state.widen_value(found, kind, node.start)
+            return AddToMap(found.variable, key, kind, number)
+        before = constant(0) if node.op == "=" else self.value(target)
+        stored = self._operand(node, before)
+        self.key_type(stored, node.value)
+        widened = self.state.widen_value(found, stored.type, node.start)
+        return SetMap(found.variable, key, self.filled(stored, widened), widened)
+
+    def _aggregate(self, node: tree.Call) -> tuple[AggregateType, Scalar | None]:
+        function = AGGREGATES[node.function]
+        counts = {
+            Aggregate.COUNT: (0, 0),
+            Aggregate.HIST: (1, 2),
+            Aggregate.LHIST: (4, 4),
+            Aggregate.TSERIES: (3, 4),
+        }
+        given = self.arguments(node, *counts.get(function, (1, 1)))
+        if function is Aggregate.COUNT:
+            return AggregateType(function), None
+        if function is Aggregate.TSERIES:
+            raise self.error(node, "tseries() is not supported yet")
+        number = self.number(given[0], f"{node.function}()")
+        signed = number.node.type.signed or number.node.type.size < 8
+        rest = tuple(self.integer(one, f"{node.function}()") for one in given[1:])
+        if function is Aggregate.HIST:
+            rest = rest or (0,)
+            if not 0 <= rest[0] <= _BITS:
+                raise self.error(given[1], f"hist() takes 0 to {_BITS} bits, not {rest[0]}")
+        if function is Aggregate.LHIST:
+            low, high, step = rest
+            if low >= high or step < 1:
+                raise self.error(
+                    given[1], "lhist() takes a number, MIN < MAX, and a STEP from 1 on"
+                )
+        return AggregateType(function, signed, rest), number
+
+    # ------------------------------------------------------------ loops
+
+    def _unroll(self, node: tree.Unroll) -> tuple[Statement, ...]:
+        count = self.integer(node.count, "unroll()")
+        if not 1 <= count <= _MOST_UNROLLED:
+            raise self.error(node.count, f"unroll() takes 1 to {_MOST_UNROLLED}, not {count}")
+        return tuple(one for _ in range(count) for one in self.block(node.block))
+
+    def _for(self, node: tree.For) -> tuple[Statement, ...]:
+        if isinstance(node.iterable, tree.Range):
+            first = self.number(node.iterable.first, "a range")
+            last = self.number(node.iterable.last, "a range")
+            self.scopes.append({})
+            variable = self.new_variable(INT64)
+            self.scopes[-1][node.variable.name] = variable
+            self._starts[variable.number] = node.variable.start
+            self.state.variables.setdefault((self.site.index, node.variable.start), INT64)
+            body = self.block(node.block)
+            self.scopes.pop()
+            times = self.arithmetic("-", last, first)
+            return (Loop(times, None, body, variable, first),)
+        if not isinstance(node.iterable, tree.Map):
+            raise self.error(node.iterable, "for takes a map or a range, as in 0..10")
+        return self._for_map(node, node.iterable)
+
+    def _for_map(self, node: tree.For, whole: tree.Map) -> tuple[Statement, ...]:
+        found = self.state.map(whole.name, whole.start)
+        key, value = found.key or INT64, found.value or INT64
+        if isinstance(value, AggregateType):
+            reason = (
+                f"{whole.name} holds {spelled(value)}: only maps of plain values are gone through"
+            )
+            raise self.error(whole, reason)
+        kind = TupleType((key, value))
+        self.scopes.append({})
+        variable = self.new_variable(kind)
+        self.scopes[-1][node.variable.name] = variable
+        body = self.block(node.block)
+        self.scopes.pop()
+        return (ForMap(found.variable, variable, kind, body),)
+
+    # ------------------------------------------------------------ blocks as values
+
+    def _block(self, node: tree.Block) -> Value:
+        if node.value is None:
+            raise self.error(node, "this block has no value: its last expression ends with a ;")
+        self.scopes.append({})
+        made = [one for statement in node.statements for one in self.statement(statement)]
+        value = self.value(node.value)
+        self.scopes.pop()
+        if not made:
+            return value
+        if isinstance(value, Scalar):
+            return self.step(JoinSteps(tuple(made), value), value.type)
+        raise self.error(node, f"a block of type {spelled(value.type)} is not supported yet")

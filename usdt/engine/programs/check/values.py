@@ -1,0 +1,291 @@
+"""The check of constants, names, variables and maps: syntax tree → typed values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import replace
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import (
+    S64,
+    Arithmetic,
+    Convert,
+    Node,
+    Number,
+)
+from usdt.engine.compiler.resolve import resolve
+from usdt.engine.language import tree as language
+from usdt.engine.programs.check.nodes import constant, value_of, wide
+from usdt.engine.programs.syntax import tree
+from usdt.engine.programs.typed import (
+    Computation,
+    Element,
+    ElementNumber,
+    Increment,
+    JoinSteps,
+    MakeTuple,
+    MapBytes,
+    MapNumber,
+    Padded,
+    Scalar,
+    SetVariable,
+    Text,
+    VariableBytes,
+    saved,
+)
+from usdt.engine.programs.types import (
+    BOOLEAN,
+    INT64,
+    UINT64,
+    AggregateType,
+    IntegerType,
+    NoType,
+    StringType,
+    TupleType,
+    Type,
+    is_number,
+    spelled,
+)
+from usdt.engine.programs.variables import Variable
+
+if TYPE_CHECKING:
+    from usdt.base.errors import LanguageError
+    from usdt.engine.programs.check.site import Site
+    from usdt.engine.programs.check.state import MapState, ProgramState
+    from usdt.engine.programs.typed import Bytes, Step, Value
+
+_ORDER = ("==", "!=", "<", "<=", ">", ">=")
+_ZERO = constant(0)
+
+
+class ValueChecker:
+    """A checker of the values of one probe at one attach point.
+
+    Args:
+        state: the state of the whole program.
+        site: the probe and the attach point.
+    """
+
+    def __init__(self, state: ProgramState, site: Site) -> None:
+        self.state = state
+        self.site = site
+        self.scopes: list[dict[str, Variable]] = [{}]
+        self._number = 0
+
+    def error(
+        self, where: tree.Expression | tree.Statement | tree.Type, reason: str
+    ) -> LanguageError:
+        """Return an error that points at a node."""
+        return self.state.error(where.start, reason)
+
+    # ------------------------------------------------------------ kinds of values
+
+    def value(self, node: tree.Expression) -> Value:
+        """Return the value of an expression.
+
+        Raises:
+            LanguageError: a name is unknown, or operands do not fit.
+        """
+        method = getattr(self, "_" + type(node).__name__.lower(), None)
+        if method is None:
+            raise self.error(node, f"{type(node).__name__} is not supported yet")
+        found: Value = method(node)
+        return found
+
+    def number(self, node: tree.Expression, what: str = "") -> Scalar:
+        """Return the value of an expression that must be a number."""
+        found = self.value(node)
+        if not isinstance(found, Scalar):
+            before = f"{what}: " if what else ""
+            reason = f"{before}expected a number, found {spelled(found.type)}"
+            raise self.error(node, reason)
+        return found
+
+    def condition(self, node: tree.Expression) -> Scalar:
+        """Return an expression that decides: a number."""
+        return self.number(node, "a condition")
+
+    def text(self, node: tree.Expression, what: str) -> bytes:
+        """Return the bytes of an expression that must be a constant string."""
+        found = self.value(node)
+        if not isinstance(found, Text):
+            raise self.error(node, f"{what}: expected a constant string")
+        return found.text
+
+    def integer(self, node: tree.Expression, what: str) -> int:
+        """Return the value of an expression that must be a constant number."""
+        found = self.number(node, what)
+        if not isinstance(found.node, Number):
+            raise self.error(node, f"{what}: expected a constant number")
+        return found.node.value
+
+    def new_variable(self, type_: Type = UINT64) -> Variable:
+        """Return a variable of its own, for a value that is computed before an expression."""
+        self._number += 1
+        return Variable(self._number, type_)
+
+    def step(self, what: Computation, type_: Type, before: tuple[Step, ...] = ()) -> Scalar:
+        """Return a number that is computed before the expression."""
+        variable = self.new_variable(type_)
+        signed = not isinstance(type_, IntegerType) or type_.signed
+        node: Node = saved(variable)
+        if signed and isinstance(type_, IntegerType):
+            node = fold(Convert(node, S64))
+        return Scalar(node, type_, (*before, (variable, what)))
+
+    # ------------------------------------------------------------ constants
+
+    def _integer(self, node: tree.Integer) -> Scalar:
+        return constant(node.value)
+
+    def _boolean(self, node: tree.Boolean) -> Scalar:
+        return Scalar(Number(int(node.value), S64), BOOLEAN)
+
+    def _string(self, node: tree.String) -> Text:
+        text = node.value.split(b"\0", 1)[0]
+        return Text(text, StringType(len(text) + 1))
+
+    def _positionalparameter(self, node: tree.PositionalParameter) -> Value:
+        given = self.state.arguments
+        word = given[node.number - 1] if 0 < node.number <= len(given) else "0"
+        try:
+            return constant(int(word, 0) & ((1 << 64) - 1))
+        except ValueError:
+            text = word.encode("utf-8", "surrogateescape")
+            return Text(text, StringType(len(text) + 1))
+
+    def _parametercount(self, node: tree.ParameterCount) -> Scalar:  # noqa: ARG002
+        return constant(len(self.state.arguments))
+
+    # ------------------------------------------------------------ names
+
+    def _identifier(self, node: tree.Identifier) -> Value:
+        return self.builtin(node.name, node)
+
+    def builtin(self, name: str, node: tree.Expression) -> Value:
+        """Return the value of a built-in, an argument or a constant."""
+        raise NotImplementedError
+
+    def named(self, name: str, node: tree.Expression) -> Value:
+        """Return an argument, or a built-in of the engine."""
+        return self.typed(resolve(language.Name(name, node.start, node.end), self.site.scope))
+
+    def typed(self, node: Node, before: tuple[Step, ...] = ()) -> Value:
+        """Return the value of an expression of the probe."""
+        return value_of(node, self.site.scope.types, before, self.state.max_string)
+
+    def _variable(self, node: tree.Variable) -> Value:
+        found = self.lookup(node.name)
+        if found is None:
+            raise self.error(node, f"{node.name} has no value here: nothing was assigned to it")
+        if is_number(found.type):
+            return Scalar(self._signed(saved(found), found.type), found.type)
+        return VariableBytes(found, found.type)
+
+    def lookup(self, name: str) -> Variable | None:
+        """Return a variable by its name; None if it is not in a scope."""
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+
+    def _signed(self, node: Node, type_: Type) -> Node:
+        if isinstance(type_, IntegerType) and type_.signed:
+            return fold(Convert(node, S64))
+        return node
+
+    # ------------------------------------------------------------ maps
+
+    def _map(self, node: tree.Map) -> Value:
+        return self._read_map(node, *self.place(node))
+
+    def _mapaccess(self, node: tree.MapAccess) -> Value:
+        return self._read_map(node, *self.place(node))
+
+    def place(self, node: tree.Map | tree.MapAccess) -> tuple[MapState, Value]:
+        """Return a map and the key of one of its values."""
+        if isinstance(node, tree.Map):
+            found = self.state.map(node.name, node.start)
+            self.state.widen_key(found, INT64, node.start, keyed=False)
+            return found, _ZERO
+        found = self.state.map(node.map.name, node.start)
+        return found, self.key(found, node.key)
+
+    def key(self, found: MapState, node: tree.Expression) -> Value:
+        """Return a key of a map, as wide as the widest of its keys."""
+        key = self.value(node)
+        kind = self.state.widen_key(found, self.key_type(key, node), node.start, keyed=True)
+        return self.filled(key, kind)
+
+    def key_type(self, key: Value, node: tree.Expression) -> Type:
+        """Return the type of a key, or of a value that is stored."""
+        if isinstance(key.type, NoType | AggregateType):
+            raise self.error(node, f"{spelled(key.type)} is no value that can be stored")
+        return key.type
+
+    def filled(self, value: Value, type_: Type) -> Value:
+        """Return a value as one of a type whose strings may be larger."""
+        if value.type == type_ or isinstance(value, Scalar):
+            return value
+        match value, type_:
+            case Text(text=text), StringType():
+                return Text(text, type_)
+            case MakeTuple(elements=elements), TupleType(elements=types):
+                parts = zip(elements, types, strict=True)
+                return MakeTuple(tuple(self.filled(part, kind) for part, kind in parts), type_)
+            case _, TupleType(elements=types):
+                count = range(len(types))
+                return self.filled(
+                    MakeTuple(tuple(self.element(value, n) for n in count), type_), type_
+                )
+        return Padded(value, type_)
+
+    def element(self, whole: Bytes, index: int) -> Value:
+        """Return an element of a tuple."""
+        kind = whole.type
+        if not isinstance(kind, TupleType):
+            raise TypeError(spelled(kind))
+        if isinstance(whole, MakeTuple):
+            return whole.elements[index]
+        inner, offset = kind.elements[index], kind.offset(index)
+        if is_number(inner):
+            return self.step(ElementNumber(whole, offset), inner)
+        return Element(whole, offset, inner)
+
+    def _read_map(self, node: tree.Expression, found: MapState, key: Value) -> Value:
+        kind = found.value
+        if kind is None:
+            if self.state.final:
+                raise self.error(
+                    node, f"{found.variable.name} has no value: nothing is assigned to it"
+                )
+            self.state.changed = True
+            kind = INT64
+        if isinstance(kind, AggregateType):
+            reason = (
+                f"{found.variable.name} holds {kind.function.value}(): it can be printed, not read"
+            )
+            raise self.error(node, reason)
+        if is_number(kind):
+            return self.step(MapNumber(found.variable, key), kind)
+        return MapBytes(found.variable, key, kind)
+
+    def _increment(self, node: tree.Increment) -> Scalar:
+        by = 1 if node.op == "++" else -1
+        if isinstance(node.target, tree.Variable):
+            return self._increment_variable(node, node.target, by)
+        found, key = self.place(node.target)
+        kind = self.state.widen_value(found, INT64, node.start)
+        return self.step(Increment(found.variable, key, by, not node.prefix), kind)
+
+    def _increment_variable(self, node: tree.Increment, target: tree.Variable, by: int) -> Scalar:
+        before = self._variable(target)
+        variable = self.lookup(target.name)
+        if variable is None or not isinstance(before, Scalar):
+            raise self.error(node, f"{node.op} needs a number")
+        after = replace(before, node=fold(Arithmetic("+", wide(before), Number(by, S64), S64)))
+        if node.prefix:
+            return self.step(JoinSteps((SetVariable(variable, after),), before), before.type)
+        kept = self.new_variable()
+        steps = (
+            (kept, before),
+            (self.new_variable(), JoinSteps((SetVariable(variable, after),), _ZERO)),
+        )
+        return Scalar(self._signed(saved(kept), before.type), before.type, steps)

@@ -1,0 +1,61 @@
+"""What a program sends to user space: one record for each call of printf(), print() and others."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.engine.programs.types import size_of
+
+if TYPE_CHECKING:
+    from usdt.engine.programs.types import Type
+    from usdt.engine.programs.variables import MapVariable
+
+__all__ = ("EVENT_HEADER", "Event", "EventKind")
+
+EVENT_HEADER = 8  # u32 number of the event, u32 process
+
+
+class EventKind(enum.Enum):
+    """What user space does with an event."""
+
+    PRINTF = "printf"
+    ERRORF = "errorf"
+    WARNF = "warnf"
+    SYSTEM = "system"
+    CAT = "cat"
+    PRINT = "print"  # a value
+    PRINT_MAP = "print_map"
+    CLEAR = "clear"
+    ZERO = "zero"
+    EXIT = "exit"
+    TIME = "time"
+    JOIN = "join"
+
+
+@frozen
+class Event:
+    """A call whose effect is in user space.
+
+    Attributes:
+        number: its index in the events of the program.
+        kind: what to do.
+        types: the types of its values, which the record holds one after the other.
+        text: the format of printf() and the like, or of time(); the separator of join().
+        map: the map that it is about.
+        keyed: for PRINT_MAP, whether the first value is a key, so that one entry is printed.
+    """
+
+    number: int
+    kind: EventKind
+    types: tuple[Type, ...] = ()
+    text: str = ""
+    map: MapVariable | None = None
+    keyed: bool = False
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The offsets of the values in the record, and the record's size behind them."""
+        return tuple(itertools.accumulate(map(size_of, self.types), initial=EVENT_HEADER))

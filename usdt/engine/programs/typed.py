@@ -1,0 +1,391 @@
+"""The typed program: what the checker makes of the syntax tree, and the code generator compiles.
+
+A number is an expression of :mod:`usdt.engine.compiler.ir`. What those expressions do not have,
+such as a map's value, is a :data:`Step`: it is computed before, and the expression refers to it by
+:class:`~usdt.arch.locations.Saved`. A value in memory, such as a string, is a :data:`Bytes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Saved
+from usdt.base.frozen import frozen
+from usdt.engine.compiler.ir import U64, ArgumentValue
+from usdt.engine.programs.variables import Variable
+
+if TYPE_CHECKING:
+    from usdt.bpf._uapi import Helper
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.language.tree import StackKind
+    from usdt.engine.programs.events import Event
+    from usdt.engine.programs.types import (
+        AggregateType,
+        StackType,
+        StringType,
+        TupleType,
+        Type,
+    )
+    from usdt.engine.programs.variables import MapVariable
+
+__all__ = (
+    "AddToMap",
+    "Bytes",
+    "CallHelper",
+    "Choose",
+    "ChooseBytes",
+    "Comm",
+    "CompareBytes",
+    "Computation",
+    "Delete",
+    "Element",
+    "ElementNumber",
+    "Emit",
+    "Evaluate",
+    "ForMap",
+    "HasKey",
+    "If",
+    "Increment",
+    "JoinSteps",
+    "Leave",
+    "Loop",
+    "MakeTuple",
+    "MapBytes",
+    "MapNumber",
+    "Padded",
+    "Read",
+    "ReadText",
+    "Scalar",
+    "SetMap",
+    "SetVariable",
+    "StackOf",
+    "Statement",
+    "Step",
+    "Text",
+    "UserSymbol",
+    "Value",
+    "VariableBytes",
+    "saved",
+)
+
+
+def saved(variable: Variable) -> Node:
+    """Return the expression of a variable that is a number."""
+    return ArgumentValue(Saved(variable.number), U64)
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@frozen
+class Scalar:
+    """A number.
+
+    Attributes:
+        node: its expression.
+        type: an IntegerType or a PointerType.
+        before: the steps that the expression needs, in order.
+    """
+
+    node: Node
+    type: Type
+    before: tuple[Step, ...] = ()
+
+
+@frozen
+class MapNumber:
+    """A number in a map; 0 if the map does not have the key."""
+
+    map: MapVariable
+    key: Value
+
+
+@frozen
+class Increment:
+    """``++`` and ``--`` of a map's number; ``before``: the result is the number before."""
+
+    map: MapVariable
+    key: Value
+    by: int
+    before: bool
+
+
+@frozen
+class HasKey:
+    """1 if a map has a key, else 0."""
+
+    map: MapVariable
+    key: Value
+
+
+@frozen
+class Choose:
+    """``condition ? yes : no`` for numbers; also ``&&`` and ``||`` whose right side has steps."""
+
+    condition: Scalar
+    yes: Scalar
+    no: Scalar
+
+
+@frozen
+class CallHelper:
+    """The result of a helper of the kernel that takes numbers."""
+
+    helper: Helper
+    arguments: tuple[Scalar, ...] = ()
+    low: bool = False  # only its low 32 bits
+    high: bool = False  # only its high 32 bits
+
+
+@frozen
+class CompareBytes:
+    """1 if two values of equal types are the same, else 0. ``count`` bytes at most; -1: all."""
+
+    left: Bytes
+    right: Bytes
+    count: int = -1
+
+
+@frozen
+class ElementNumber:
+    """A number in a value in memory, ``offset`` bytes into it."""
+
+    whole: Bytes
+    offset: int
+
+
+@frozen
+class JoinSteps:
+    """Statements, and the number that they lead to: a block that is an expression."""
+
+    statements: tuple[Statement, ...]
+    result: Scalar
+
+
+Computation = (
+    MapNumber | Increment | HasKey | Choose | CallHelper | CompareBytes | ElementNumber | JoinSteps
+)
+#: A variable and what is computed for it; a Bytes is put into memory, and its address is saved.
+Step = tuple[Variable, "Computation | Scalar | Bytes"]
+
+# ---------------------------------------------------------------- values in memory
+
+
+@frozen
+class Text:
+    """A constant string, without a NUL."""
+
+    text: bytes
+    type: StringType
+
+
+@frozen
+class ReadText:
+    """A string at an address, up to its NUL; ``limit``: at most so many bytes with the NUL."""
+
+    address: Scalar
+    type: StringType
+    limit: Scalar | None = None
+
+
+@frozen
+class Read:
+    """Bytes at an address: a structure, an array, or a buffer of ``length`` bytes."""
+
+    address: Scalar
+    type: Type
+    length: Scalar | None = None
+
+
+@frozen
+class Comm:
+    """The name of the thread."""
+
+    type: StringType
+
+
+@frozen
+class VariableBytes:
+    """The value of a variable in memory."""
+
+    variable: Variable
+    type: Type
+
+
+@frozen
+class MapBytes:
+    """A value in a map; zeros if the map does not have the key."""
+
+    map: MapVariable
+    key: Value
+    type: Type
+
+
+@frozen
+class Element:
+    """A part of a value in memory, ``offset`` bytes into it."""
+
+    whole: Bytes
+    offset: int
+    type: Type
+
+
+@frozen
+class MakeTuple:
+    """A tuple of values."""
+
+    elements: tuple[Value, ...]
+    type: TupleType
+
+
+@frozen
+class Padded:
+    """A string with zeros behind it, as one of a larger type."""
+
+    value: Bytes
+    type: Type
+
+
+@frozen
+class ChooseBytes:
+    """``condition ? yes : no`` for values in memory of one type."""
+
+    condition: Scalar
+    yes: Bytes
+    no: Bytes
+    type: Type
+
+
+@frozen
+class StackOf:
+    """The user or the kernel stack."""
+
+    kind: StackKind
+    type: StackType
+
+
+@frozen
+class UserSymbol:
+    """An address of the process, and the process: a symbol when it is shown."""
+
+    address: Scalar
+    type: StackType
+
+
+Bytes = (
+    Text
+    | ReadText
+    | Read
+    | Comm
+    | VariableBytes
+    | MapBytes
+    | Element
+    | MakeTuple
+    | Padded
+    | ChooseBytes
+    | StackOf
+    | UserSymbol
+)
+
+Value = Scalar | Bytes
+
+# ---------------------------------------------------------------- statements
+
+
+@frozen
+class SetVariable:
+    """``$x = value``."""
+
+    variable: Variable
+    value: Value
+
+
+@frozen
+class SetMap:
+    """``@x[key] = value``; ``type`` is that of the map's values."""
+
+    map: MapVariable
+    key: Value
+    value: Value
+    type: Type
+
+
+@frozen
+class AddToMap:
+    """``@x[key] = count()`` and the like; ``value`` is the number, None for count()."""
+
+    map: MapVariable
+    key: Value
+    type: AggregateType
+    value: Scalar | None
+
+
+@frozen
+class Delete:
+    """``delete(@x, key)``."""
+
+    map: MapVariable
+    key: Value
+
+
+@frozen
+class Emit:
+    """Send an event to user space with some values: printf(), print(), exit() and others."""
+
+    event: Event
+    values: tuple[Value, ...] = ()
+
+
+@frozen
+class Evaluate:
+    """An expression for its effects."""
+
+    value: Value
+
+
+@frozen
+class If:
+    """``if (condition) { yes } else { no }``."""
+
+    condition: Scalar
+    yes: tuple[Statement, ...]
+    no: tuple[Statement, ...] = ()
+
+
+@frozen
+class Loop:
+    """A loop of at most ``times`` rounds, which ends when ``condition`` is 0.
+
+    Attributes:
+        times: the number of rounds, evaluated once; None: as many as the kernel allows.
+        condition: evaluated before each round; None: always true.
+        body: the statements of a round.
+        variable: the number of the round plus ``first``, if the loop has a variable.
+        first: the first value of the variable, evaluated once.
+    """
+
+    times: Scalar | None
+    condition: Scalar | None
+    body: tuple[Statement, ...]
+    variable: Variable | None = None
+    first: Scalar | None = None
+
+
+@frozen
+class ForMap:
+    """``for ($kv : @map)``; ``variable`` is a tuple of the key and the value."""
+
+    map: MapVariable
+    variable: Variable
+    type: TupleType
+    body: tuple[Statement, ...]
+
+
+@frozen
+class Leave:
+    """``return``, ``break`` or ``continue``."""
+
+    how: str
+
+
+Statement = SetVariable | SetMap | AddToMap | Delete | Emit | Evaluate | If | Loop | ForMap | Leave

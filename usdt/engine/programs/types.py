@@ -1,0 +1,287 @@
+"""The types of values in programs, and the layout of values in maps and records.
+
+A value is a number in a register, or bytes in memory. Numbers are 64 bits wide while they are
+computed, as in bpftrace: the type says how they were read, how they divide and compare, and how
+they are shown.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import ValueClass, ValueType
+from usdt.base.frozen import field, frozen
+
+if TYPE_CHECKING:
+    from usdt.engine.compiler.scope import TypeProvider
+    from usdt.engine.compiler.value_names import ValueNames
+    from usdt.engine.language.tree import StackKind
+
+__all__ = (
+    "BOOLEAN",
+    "INT64",
+    "NOTHING",
+    "UINT64",
+    "Aggregate",
+    "AggregateType",
+    "ArrayType",
+    "BufferType",
+    "IntegerType",
+    "NoType",
+    "PointerType",
+    "ShownAs",
+    "StackType",
+    "StringType",
+    "StructType",
+    "TupleType",
+    "Type",
+    "aligned",
+    "is_number",
+    "size_of",
+    "spelled",
+)
+
+_WORD = 8
+
+
+class ShownAs(enum.Enum):
+    """What a number stands for; user space looks it up when it is shown."""
+
+    NUMBER = "number"
+    BOOLEAN = "bool"
+    KERNEL_SYMBOL = "ksym_t"
+    USER_NAME = "username_t"
+    CGROUP_PATH = "cgroup_path_t"
+    ERROR = "strerror_t"
+    SIGNAL = "signal_name_t"
+    SYSTEM_CALL = "syscall_name_t"
+    TIME = "timestamp"
+    ADDRESS = "inet_t"
+
+
+@frozen
+class IntegerType:
+    """An integer.
+
+    Attributes:
+        size: bytes: 1, 2, 4 or 8.
+        signed: whether it is.
+        shown: what it stands for.
+        names: the names of its values, for an enum.
+        format: for TIME, the format of strftime().
+    """
+
+    size: int
+    signed: bool
+    shown: ShownAs = ShownAs.NUMBER
+    names: ValueNames | None = field(default=None, compare=False)
+    format: str = ""
+
+
+INT64 = IntegerType(8, signed=True)
+UINT64 = IntegerType(8, signed=False)
+BOOLEAN = IntegerType(1, signed=False, shown=ShownAs.BOOLEAN)
+
+
+@frozen
+class PointerType:
+    """An address.
+
+    Attributes:
+        target: how the target is read: a number, or bytes of its size.
+        type_id: the ID of the target's type in ``types``; None if it is not from there.
+        types: the type information that knows the target; None if none does.
+        kernel: whether it is an address of the kernel by its type.
+        spelling: the pointer's type in C.
+    """
+
+    target: ValueType = ValueType(ValueClass.BYTES, 1)
+    type_id: int | None = None
+    types: TypeProvider | None = field(default=None, compare=False)
+    kernel: bool = False
+    spelling: str = "void *"
+
+
+@frozen
+class StringType:
+    """A string; ``size`` is the number of bytes that hold it, with the NUL at its end."""
+
+    size: int
+
+
+@frozen
+class BufferType:
+    """Bytes: in memory a u64 length, then at most ``size`` bytes."""
+
+    size: int
+    address: bool = False  # whether it is an IP address, as ntop() shows it
+    hardware: bool = False  # whether it is a MAC address
+
+
+@frozen
+class TupleType:
+    """A tuple, or a record, whose elements have names."""
+
+    elements: tuple[Type, ...]
+    names: tuple[str, ...] = ()
+
+    def offset(self, index: int) -> int:
+        """Return the byte offset of an element; each begins at a multiple of eight."""
+        return sum(aligned(size_of(one)) for one in self.elements[:index])
+
+
+@frozen
+class ArrayType:
+    """An array; ``type_id`` and ``types`` as in :class:`StructType`, if it is from there."""
+
+    element: Type
+    count: int
+    type_id: int | None = None
+    types: TypeProvider | None = field(default=None, compare=False)
+
+
+@frozen
+class StructType:
+    """A structure or union.
+
+    Attributes:
+        size: its bytes.
+        type_id: the ID of its type in ``types``.
+        types: the type information that knows it.
+        spelling: its type in C.
+    """
+
+    size: int
+    type_id: int
+    types: TypeProvider = field(compare=False)
+    spelling: str
+
+
+@frozen
+class StackType:
+    """A stack, or a symbol of a process: what is stored is looked up when it is shown.
+
+    A stack is its ID in the map of stacks (s32) and the process (u32); a symbol, which has no
+    frames, is an address (u64) and the process (u64).
+    """
+
+    kind: StackKind
+    frames: int
+    mode: str = ""
+
+
+@frozen
+class NoType:
+    """The type of what has no value."""
+
+
+NOTHING = NoType()
+
+
+class Aggregate(enum.Enum):
+    """The functions whose results are computed in maps; the values are their names."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    STATS = "stats"
+    HIST = "hist"
+    LHIST = "lhist"
+    TSERIES = "tseries"
+
+
+@frozen
+class AggregateType:
+    """The type of a map's values that a function such as count() computes.
+
+    Attributes:
+        function: the function.
+        signed: whether the numbers are.
+        parameters: hist: the bits; lhist: lowest, highest, step; tseries: nanoseconds of an
+            interval, number of intervals.
+        inner: tseries: what is computed for each interval.
+    """
+
+    function: Aggregate
+    signed: bool = True
+    parameters: tuple[int, ...] = ()
+    inner: Aggregate | None = None
+
+
+Type = (
+    IntegerType
+    | PointerType
+    | StringType
+    | BufferType
+    | TupleType
+    | ArrayType
+    | StructType
+    | StackType
+    | AggregateType
+    | NoType
+)
+
+
+def is_number(type_: Type) -> bool:
+    """Return whether values of a type are in a register: integers and addresses."""
+    return isinstance(type_, IntegerType | PointerType)
+
+
+def aligned(size: int) -> int:
+    """Return a size rounded up to a multiple of eight."""
+    return -(-size // _WORD) * _WORD
+
+
+def size_of(type_: Type) -> int:
+    """Return the bytes of a value in a map or a record. A number has eight."""
+    match type_:
+        case IntegerType() | PointerType():
+            return _WORD
+        case StringType(size=size) | StructType(size=size):
+            return aligned(size)
+        case BufferType(size=size):
+            return _WORD + aligned(size)
+        case StackType(frames=frames):
+            return _WORD if frames else 2 * _WORD
+        case TupleType(elements=elements):
+            return sum(aligned(size_of(one)) for one in elements)
+        case ArrayType(element=element, count=count):
+            inner = element.size if isinstance(element, IntegerType) else size_of(element)
+            return aligned(inner * count)
+        case AggregateType() | NoType():
+            return 0
+
+
+def spelled(type_: Type) -> str:
+    """Return the name of a type, for messages."""
+    match type_:
+        case IntegerType(shown=ShownAs.NUMBER, size=size, signed=signed):
+            return f"{'' if signed else 'u'}int{size * 8}"
+        case IntegerType(shown=shown):
+            return shown.value
+        case PointerType(spelling=spelling) | StructType(spelling=spelling):
+            return spelling
+        case StringType(size=size):
+            return f"string[{size}]"
+        case BufferType(address=True):
+            return "inet_t"
+        case BufferType(hardware=True):
+            return "mac_address_t"
+        case BufferType(size=size):
+            return f"buffer[{size}]"
+        case TupleType(elements=elements, names=names):
+            parts = [spelled(one) for one in elements]
+            if names:
+                parts = [f"{name}={part}" for name, part in zip(names, parts, strict=True)]
+            return f"({', '.join(parts)})"
+        case ArrayType(element=element, count=count):
+            return f"{spelled(element)}[{count}]"
+        case StackType(kind=kind, frames=frames):
+            return kind.value if frames else "usym_t"
+        case AggregateType(function=function):
+            return f"{function.value}_t"
+        case NoType():
+            return "void"
