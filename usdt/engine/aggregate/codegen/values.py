@@ -32,6 +32,7 @@ from usdt.engine.aggregate.values import (
     buckets_at,
     distribution_at,
 )
+from usdt.engine.compiler.codegen.buckets import emit_log_linear
 from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT, READ_SLOT
 
@@ -199,28 +200,10 @@ class ValueEmitter:
         if self.signed:
             asm.mov(R2, 0)
             asm.jump(Jump.SLT, R1, 0, done)
-        self._log_linear(0)
+        emit_log_linear(asm, 0)
         asm.add(R2, 1)
         asm.jump(Jump.GT, R2, Log2().number - 1, self.lost)  # never taken; gives the bound
         asm.label(done)
-
-    def _log_linear(self, resolution: int) -> None:
-        # Leaves the bucket of the unsigned number in r1 in r2: shifts the number right until it has
-        # at most resolution + 1 bits.
-        asm = self.asm
-        asm.mov(R2, 0)
-        for bits in (32, 16, 8, 4, 2, 1):
-            lower = asm.new_label("lower")
-            if bits == 32:
-                asm.mov(R3, R1)
-                asm.alu(Alu.RSH, R3, 32 + resolution)
-                asm.jump(Jump.EQ, R3, 0, lower)
-            else:
-                asm.jump(Jump.LT, R1, 1 << bits + resolution, lower)
-            asm.add(R2, bits << resolution)
-            asm.alu(Alu.RSH, R1, bits)
-            asm.label(lower)
-        asm.add(R2, R1)
 
     # ------------------------------------------------------------ distributions
 
@@ -236,7 +219,7 @@ class ValueEmitter:
             asm.alu(Alu.ARSH, R4, 63)
             asm.alu(Alu.XOR, R1, R4)
             asm.alu(Alu.SUB, R1, R4)
-        self._log_linear(resolution)
+        emit_log_linear(asm, resolution)
         if self.signed:
             asm.alu(Alu.XOR, R2, R4)
             asm.alu(Alu.SUB, R2, R4)

@@ -1,0 +1,7 @@
+"""Code generation: the typed program of one probe → instructions.
+
+action       the program at a hit: takes scratch memory, runs the statements
+statements   statements and loops; ``aggregates``: what adds to a map's value
+values       values in memory, and the steps of numbers; ``numbers``: expressions
+frame        where variables and temporary values are
+"""

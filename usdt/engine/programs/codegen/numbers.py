@@ -1,0 +1,96 @@
+"""Code for numbers: the expressions of the engine, with variables and the steps that they need.
+
+Registers: r6 the context, r7 the scratch memory, r8 the record that is being written, r9 in loops
+the stack of the main function. r0 is the result; r1 to r5 are scratch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.arch.locations import Saved
+from usdt.bpf.asm.insn import R0, R10, Alu, Reg
+from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
+from usdt.engine.compiler.ir import ArgumentValue, Number, can_fail
+from usdt.engine.programs.codegen.frame import TASK_SLOT
+
+if TYPE_CHECKING:
+    from usdt.bpf.asm.assembler import Assembler
+    from usdt.engine.compiler.ir import Node
+    from usdt.engine.programs.codegen.frame import Frame
+
+__all__ = ("NumberEmitter", "is_constant")
+
+
+class NumberEmitter(ExpressionEmitter):
+    """An emitter of expressions whose variables and temporaries are in a frame.
+
+    Args:
+        asm: the assembler.
+        frame: the slots of the function.
+        kernel: whether addresses may be in the kernel.
+        fail: label for values that cannot be read.
+    """
+
+    def __init__(self, asm: Assembler, frame: Frame, *, kernel: bool, fail: str = "") -> None:
+        super().__init__(asm, sleepable=False, fail=fail, kernel=kernel)
+        self.frame = frame
+
+    def number(self, node: Node) -> None:
+        """Leave the value of an expression in r0: 0 if it cannot be read."""
+        asm = self.asm
+        if not can_fail(node):
+            self.value(node)
+            return
+        failed, done = asm.new_label("unread"), asm.new_label("read")
+        self.fail = failed
+        self.value(node)
+        asm.goto(done)
+        asm.label(failed)
+        asm.mov(R0, 0)
+        asm.label(done)
+
+    def jump_if(self, node: Node, label: str, *, when: bool) -> None:
+        """Go to ``label`` if an expression is true (``when``) or false; unreadable is false."""
+        asm = self.asm
+        if not can_fail(node):
+            self.branch(node, label, when=when)
+            return
+        failed = asm.new_label("unread")
+        self.fail = failed if when else label
+        self.branch(node, label, when=when)
+        if when:
+            asm.label(failed)
+
+    def value(self, node: Node) -> None:
+        """Emit code that leaves the value of ``node`` in r0."""
+        match node:
+            case ArgumentValue(fetch=Saved(number=number)):
+                place = self.frame.saved(number)
+                self.asm.load(R0, place.base, place.offset)
+            case _:
+                super().value(node)
+
+    def _builtin(self, name: str) -> None:
+        if name not in ("pid", "tid"):
+            super()._builtin(name)
+            return
+        self.asm.load(R0, self.frame.base, TASK_SLOT)
+        if name == "tid":
+            self.asm.alu(Alu.LSH, R0, 32)
+        self.asm.alu(Alu.RSH, R0, 32)
+
+    def push(self, source: Reg = R0) -> int:
+        """Store a register in a new slot of the stack; return its offset from r10."""
+        slot = self.frame.push()
+        self.asm.store(R10, slot, source)
+        return slot
+
+    def pop(self) -> None:
+        """Release the slot that was pushed last."""
+        self.frame.pop()
+
+
+def is_constant(node: Node) -> int | None:
+    """Return the value of a constant; None for other expressions."""
+    return node.value if isinstance(node, Number) else None
