@@ -31,6 +31,7 @@ _NO_JIT = (
     " sysctl -w net.core.bpf_jit_enable=0"
 )
 _LAYOUT = "IIPPIIPII16sII"
+_RUN = "IIIIPPIIIIPPIII4x"  # prog_fd, retval, data sizes … flags, cpu, batch_size
 _TRACED = "IIPIIQIII4x"  # prog_btf_fd … line_info_cnt, attach_btf_id, attach_btf_obj_fd
 _FUNCTION = struct.Struct("=II")  # struct bpf_func_info: insn_off, type_id
 
@@ -169,6 +170,15 @@ class Program(Closeable):
             TargetError: nothing is pinned there, or not a program.
         """
         return cls(open_pin(path, "program"))
+
+    def run(self) -> None:
+        """Run a program of a raw tracepoint once, here and now (Linux 5.10, commit 1b4d60ec162f).
+
+        Raises:
+            SyscallError: the kernel cannot run it.
+        """
+        nothing = (0, 0, 0, None, None, 0, 0, 0, 0, None, None, 0, 0, 0)
+        bpf(Command.PROG_TEST_RUN, _RUN, self.fd.fileno(), *nothing)
 
     def missed(self) -> int:
         """Return how often the kernel did not run the program because it was running already.

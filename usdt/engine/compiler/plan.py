@@ -30,7 +30,7 @@ from usdt.engine.language.tree import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.record.columns import StackCopyColumn
@@ -58,6 +58,7 @@ class ProbePlan:
             :mod:`usdt.engine.compiler.spans`.
         image: for the end of a span, the bytes in its record that are from the start.
         end_probe: for a span, as in :class:`SpanLayout`.
+        body: what a program (:mod:`usdt.engine.programs`) does at the hit, instead of a record.
     """
 
     predicates: tuple[Node, ...]
@@ -70,6 +71,7 @@ class ProbePlan:
     start: ProbePlan | None = None
     image: int = 0
     end_probe: str = ""
+    body: Hashable = None
 
     @property
     def faultable(self) -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "AddToMap",
+    "AggregateNumber",
     "Bytes",
     "CallHelper",
     "Choose",
@@ -37,11 +38,13 @@ __all__ = (
     "Comm",
     "CompareBytes",
     "Computation",
+    "Computed",
     "Delete",
     "Element",
     "ElementNumber",
     "Emit",
     "Evaluate",
+    "FindText",
     "ForMap",
     "HasKey",
     "If",
@@ -51,6 +54,7 @@ __all__ = (
     "Loop",
     "MakeTuple",
     "MapBytes",
+    "MapLength",
     "MapNumber",
     "Padded",
     "Read",
@@ -62,6 +66,7 @@ __all__ = (
     "Statement",
     "Step",
     "Text",
+    "TextLength",
     "UserSymbol",
     "Value",
     "VariableBytes",
@@ -155,6 +160,37 @@ class ElementNumber:
 
 
 @frozen
+class AggregateNumber:
+    """The number that count() and the like have computed so far, of all CPUs."""
+
+    map: MapVariable
+    key: Value
+    type: AggregateType
+
+
+@frozen
+class MapLength:
+    """The number of entries of a map."""
+
+    map: MapVariable
+
+
+@frozen
+class TextLength:
+    """The number of bytes of a string before its NUL."""
+
+    text: Bytes
+
+
+@frozen
+class FindText:
+    """1 if a string has a constant one in it, else 0."""
+
+    text: Bytes
+    part: bytes
+
+
+@frozen
 class JoinSteps:
     """Statements, and the number that they lead to: a block that is an expression."""
 
@@ -163,8 +199,23 @@ class JoinSteps:
 
 
 Computation = (
-    MapNumber | Increment | HasKey | Choose | CallHelper | CompareBytes | ElementNumber | JoinSteps
+    MapNumber
+    | Increment
+    | HasKey
+    | Choose
+    | CallHelper
+    | CompareBytes
+    | ElementNumber
+    | AggregateNumber
+    | MapLength
+    | TextLength
+    | FindText
+    | JoinSteps
 )
+
+#: What is computed from maps and values in memory.
+Computed = AggregateNumber | MapLength | CompareBytes | TextLength | FindText
+
 #: A variable and what is computed for it; a Bytes is put into memory, and its address is saved.
 Step = tuple[Variable, "Computation | Scalar | Bytes"]
 

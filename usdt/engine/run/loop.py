@@ -68,6 +68,10 @@ class StopSignals:
         self._wake = wake
         self._previous: list[tuple[int, Any]] = []
 
+    def request(self) -> None:
+        """Request the end of the run, as a signal does."""
+        self.requested = True
+
     def __enter__(self) -> Self:
         numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

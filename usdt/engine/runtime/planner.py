@@ -149,6 +149,10 @@ class AttachPlanner:
             return err
         return None
 
+    def counter_of(self, probe: str) -> int:
+        """Return the index of a probe's counters."""
+        return min(self.probes.setdefault(probe, len(self.probes)), MAX_COUNTERS - 1)
+
     def request_number(self, request: ProbeText) -> int:
         """Return the index of a request, by identity: START and END may have the same text."""
         for number, known in enumerate(self._requests):

@@ -268,6 +268,7 @@ class RingBufferSession(BpfSession):
         action: writes the records.
         unwind: how user stacks are unwound.
         stack_bytes: bytes of a stack that are copied, to unwind it by unwind tables.
+        may_sleep: as for :class:`BpfSession`.
 
     Raises:
         TracingError: max_string, max_struct or stack_bytes is out of range.
@@ -289,6 +290,7 @@ class RingBufferSession(BpfSession):
         action: ActionEmitter = RECORD_ACTION,
         unwind: UnwindMethod = "auto",
         stack_bytes: int = DEFAULT_STACK,
+        may_sleep: bool = True,
     ) -> None:
         planner = self._make_planner(
             max_string=max_string,
@@ -305,6 +307,7 @@ class RingBufferSession(BpfSession):
                 accept=accept,
                 via=via,
                 action=action,
+                may_sleep=may_sleep,
             )
         except BaseException:
             self._ring.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import CurrentTask, ValueClass, ValueType
-from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.bpf.maps import possible_cpus
@@ -14,6 +13,7 @@ from usdt.engine.language.tree import StackKind
 from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.operators import OperatorChecker
 from usdt.engine.programs.check.site import enumerators, kernel_types
+from usdt.engine.programs.constants import constants
 from usdt.engine.programs.typed import CallHelper, Comm, Scalar, StackOf, Text
 from usdt.engine.programs.types import (
     BOOLEAN,
@@ -64,8 +64,6 @@ class BuiltinChecker(OperatorChecker):
         found = self._builtin(name, node)
         if found is not None:
             return found
-        if name in ERROR_NUMBERS:
-            return constant(ERROR_NUMBERS[name])
         number = self.constant_of(name)
         if number is not None:
             return constant(number & ((1 << 64) - 1))
@@ -74,8 +72,9 @@ class BuiltinChecker(OperatorChecker):
         raise self.error(node, f"unknown name {name!r}{hint}")
 
     def constant_of(self, name: str) -> int | None:
-        """Return a constant of an enumeration of the kernel; None for other names."""
-        return enumerators().get(name)
+        """Return a constant of headers, or of an enumeration of the kernel; None for others."""
+        found = constants().get(name)
+        return enumerators().get(name) if found is None else found
 
     def _builtin(self, name: str, node: tree.Expression) -> Value | None:
         if name in _ENGINE:

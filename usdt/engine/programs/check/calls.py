@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
 from usdt.base.text import closest
+from usdt.bpf._uapi import Helper
 from usdt.btf.lookup import find_type
 from usdt.engine.compiler.constant_folding import fold
-from usdt.engine.compiler.ir import Number
+from usdt.engine.compiler.ir import U64, Arithmetic, Deref, Number
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.compiler.resolve.names import resolve_register
 from usdt.engine.language import tree as language
@@ -16,17 +17,23 @@ from usdt.engine.language.tree import StackKind
 from usdt.engine.programs.check.builtins import BuiltinChecker
 from usdt.engine.programs.check.formats import check_format
 from usdt.engine.programs.check.nodes import constant, wide
+from usdt.engine.programs.constants import constants
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
+    CallHelper,
     CompareBytes,
     Delete,
     Emit,
+    Evaluate,
+    FindText,
     HasKey,
+    MapLength,
     Read,
     ReadText,
     Scalar,
     Statement,
+    TextLength,
     UserSymbol,
 )
 from usdt.engine.programs.types import (
@@ -47,7 +54,7 @@ from usdt.engine.programs.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.engine.programs.typed import Value
+    from usdt.engine.programs.typed import Bytes, Value
 
 __all__ = ("AGGREGATES", "CallChecker")
 
@@ -69,6 +76,7 @@ _PRINTING = {
 }
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
 _MAC = 6
+_JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
 _BUILTIN_CALLS = frozenset(("nsecs",))
 
 
@@ -246,6 +254,28 @@ class CallChecker(BuiltinChecker):
         found = self.state.map(whole.name, whole.start)
         return self.step(HasKey(found.variable, self.key(found, key)), BOOLEAN)
 
+    def _call_len(self, node: tree.Call) -> Scalar:
+        (first,) = self.arguments(node, 1, 1)
+        if not isinstance(first, tree.Map):
+            raise self.error(first, "len() takes a map")
+        found = self.state.map(first.name, first.start)
+        return self.step(MapLength(found.variable), INT64)
+
+    def _call_strlen(self, node: tree.Call) -> Scalar:
+        (first,) = self.arguments(node, 1, 1)
+        return self.step(TextLength(self._text_value(first, "strlen()")), INT64)
+
+    def _call_strcontains(self, node: tree.Call) -> Scalar:
+        text, part = self.arguments(node, 2, 2)
+        wanted = self.text(part, "what strcontains() looks for")
+        return self.step(FindText(self._text_value(text, "strcontains()"), wanted), BOOLEAN)
+
+    def _text_value(self, node: tree.Expression, what: str) -> Bytes:
+        value = self.value(node)
+        if isinstance(value, Scalar) or not isinstance(value.type, StringType):
+            raise self.error(node, f"{what} takes a string, not {spelled(value.type)}")
+        return value
+
     def _sizeof(self, node: tree.SizeOf) -> Scalar:
         operand = node.operand
         if isinstance(operand, tree.PointerType):
@@ -349,6 +379,33 @@ class CallChecker(BuiltinChecker):
         made = self.state.event(EventKind.EXIT, (INT64,))
         return Emit(made, (code,)), Leave("return")
 
+    def _do_join(self, node: tree.Call) -> tuple[Statement, ...]:
+        # Strings at the addresses in an array that ends with 0.
+        first, *rest = self.arguments(node, 1, 2)
+        array = self.number(first, "join()")
+        between = self.text(rest[0], "the separator of join()") if rest else b" "
+        start = wide(array)
+        values = []
+        for number in range(_JOINED):
+            at = fold(Arithmetic("+", start, Number(8 * number, U64), U64))
+            values.append(ReadText(Scalar(Deref(at, U64), INT64), StringType(_JOINED_SIZE)))
+        types = [value.type for value in values]
+        text = between.decode("utf-8", "surrogateescape")
+        made = Emit(self.state.event(EventKind.JOIN, types, text), tuple(values))
+        return (Evaluate(array), made) if array.before else (made,)
+
+    def _do_signal(self, node: tree.Call) -> tuple[Statement, ...]:
+        (first,) = self.arguments(node, 1, 1)
+        if isinstance(first, tree.String):
+            name = first.value.decode("ascii", "replace").upper()
+            number = constants().get(name if name.startswith("SIG") else f"SIG{name}")
+            if number is None:
+                raise self.error(first, f"no signal {name!r}")
+            value = constant(number)
+        else:
+            value = self.number(first, "signal()")
+        return (Evaluate(self.step(CallHelper(Helper.SEND_SIGNAL, (value,)), INT64)),)
+
     def _do_time(self, node: tree.Call) -> tuple[Statement, ...]:
         given = self.arguments(node, 0, 1)
         text = "%H:%M:%S\n"
@@ -357,4 +414,6 @@ class CallChecker(BuiltinChecker):
         return (Emit(self.state.event(EventKind.TIME, (), text)),)
 
 
-STATEMENTS = frozenset(("clear", "delete", "exit", "print", "time", "zero", *_PRINTING))
+STATEMENTS = frozenset(
+    ("clear", "delete", "exit", "join", "print", "signal", "time", "zero", *_PRINTING)
+)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import replace
 from usdt.engine.programs.events import Event, EventKind
+from usdt.engine.programs.syntax.tree import Integer
 from usdt.engine.programs.types import (
     INT64,
     UINT64,
@@ -22,9 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.base.errors import LanguageError
+    from usdt.engine.programs.syntax.program import MapDeclaration
     from usdt.engine.programs.syntax.source import Source
 
 __all__ = ("MapState", "ProgramState", "joined")
+
+_MOST_ENTRIES = 1 << 26
+
+#: Kinds of maps that can be declared.
+MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
 
 DEFAULT_STRING = 1024  # bytes of a string, as in bpftrace 0.26
 
@@ -123,6 +130,23 @@ class ProgramState:
     def error(self, start: int, reason: str) -> LanguageError:
         """Return an error that points at a place of the text."""
         return self.source.error(start, reason)
+
+    def declare(self, declarations: Sequence[MapDeclaration]) -> None:
+        """Take the kinds and sizes of maps that the program declares.
+
+        Raises:
+            ProgramError: a kind is unknown, or a size is no positive number.
+        """
+        for one in declarations:
+            if one.kind not in MAP_KINDS:
+                reason = f"{one.kind} is no kind of map; there are {', '.join(MAP_KINDS)}"
+                raise self.error(one.start, reason)
+            found = self.map(one.map.name, one.start)
+            found.kind = one.kind
+            size = one.arguments[0] if len(one.arguments) == 1 else None
+            if not isinstance(size, Integer) or not 0 < size.value <= _MOST_ENTRIES:
+                raise self.error(one.start, f"{one.kind}() takes the number of entries")
+            found.entries = size.value
 
     def map(self, name: str, start: int) -> MapState:
         """Return a map by its name."""

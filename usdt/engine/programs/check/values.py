@@ -18,6 +18,7 @@ from usdt.engine.language import tree as language
 from usdt.engine.programs.check.nodes import constant, value_of, wide
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
+    AggregateNumber,
     Computation,
     Element,
     ElementNumber,
@@ -37,6 +38,7 @@ from usdt.engine.programs.types import (
     BOOLEAN,
     INT64,
     UINT64,
+    Aggregate,
     AggregateType,
     IntegerType,
     NoType,
@@ -259,10 +261,12 @@ class ValueChecker:
             self.state.changed = True
             kind = INT64
         if isinstance(kind, AggregateType):
-            reason = (
-                f"{found.variable.name} holds {kind.function.value}(): it can be printed, not read"
-            )
-            raise self.error(node, reason)
+            if kind.function in (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES):
+                name = f"{found.variable.name} holds {kind.function.value}()"
+                raise self.error(node, f"{name}: it can be printed, not read")
+            signed = kind.signed and kind.function is not Aggregate.COUNT
+            what = AggregateNumber(found.variable, key, kind)
+            return self.step(what, INT64 if signed else UINT64)
         if is_number(kind):
             return self.step(MapNumber(found.variable, key), kind)
         return MapBytes(found.variable, key, kind)

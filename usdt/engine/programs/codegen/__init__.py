@@ -2,6 +2,7 @@
 
 action       the program at a hit: takes scratch memory, runs the statements
 statements   statements and loops; ``aggregates``: what adds to a map's value
-values       values in memory, and the steps of numbers; ``numbers``: expressions
+values       values in memory, and the steps of numbers; ``numbers``: expressions;
+             ``computed``: numbers from maps and from values in memory
 frame        where variables and temporary values are
 """

@@ -17,6 +17,7 @@ from usdt.engine.programs.codegen.frame import (
     TASK_SLOT,
     Frame,
 )
+from usdt.engine.programs.codegen.names import scratch_name
 from usdt.engine.programs.codegen.statements import StatementEmitter
 from usdt.engine.programs.codegen.values import CodeOptions
 from usdt.engine.programs.typed import ForMap, If, Loop
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.programs.typed import Statement
 
-__all__ = ("SCRATCH_ENTRIES", "ProbeBody", "ProgramAction", "scratch_name", "scratch_size")
+__all__ = ("SCRATCH_ENTRIES", "ProbeBody", "ProgramAction", "scratch_size")
 
 #: Entries of scratch memory for each CPU: of programs that preempt one another there.
 SCRATCH_ENTRIES = 4
@@ -40,11 +41,6 @@ class ProbeBody:
     statements: tuple[Statement, ...]
     kernel: bool
     scratch: int
-
-
-def scratch_name(size: int) -> str:
-    """Return the name of the map of scratch memory whose entries have ``size`` bytes."""
-    return f"scratch.{size}"
 
 
 def scratch_size(statements: Sequence[Statement], *, kernel: bool) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
 from usdt.engine.compiler.codegen.buckets import emit_log_linear
-from usdt.engine.programs.codegen.values import map_name
+from usdt.engine.programs.codegen.names import map_name
 from usdt.engine.programs.types import Aggregate, AggregateType, aligned, size_of
 
 if TYPE_CHECKING:

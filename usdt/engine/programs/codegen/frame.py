@@ -125,7 +125,7 @@ class Frame:
         if size <= _SMALL and self._low - size >= self._bottom + _SMALL:
             self._low -= size
             return Place(R10, self._low)
-        return self._in_scratch(size)
+        return self.in_scratch(size)
 
     def variable(self, variable: Variable, size: int) -> Place:
         """Return the place of a variable, which is taken when it is asked for first."""
@@ -146,14 +146,15 @@ class Frame:
         low = self._main_low if self._in_loop else self._low
         bottom = self._main_bottom if self._in_loop else self._bottom
         if size > _SMALL or low - size < bottom + _FOR_TEMPORARIES:
-            return self._in_scratch(size)
+            return self.in_scratch(size)
         if self._in_loop:
             self._main_low -= size
         else:
             self._low -= size
         return Place(R10, low - size)  # of the main function
 
-    def _in_scratch(self, size: int) -> Place:
+    def in_scratch(self, size: int) -> Place:
+        """Take bytes of scratch memory."""
         start = self._scratch
         self._scratch += size
         self._most_scratch[0] = max(self._most_scratch[0], self._scratch)

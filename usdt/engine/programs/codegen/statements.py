@@ -9,6 +9,7 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
 from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.record import EVENTS
 from usdt.engine.programs.codegen.aggregates import emit_add
+from usdt.engine.programs.codegen.computed import emit_computed
 from usdt.engine.programs.codegen.frame import (
     CONTEXT_SLOT,
     LEFT_SLOT,
@@ -16,7 +17,8 @@ from usdt.engine.programs.codegen.frame import (
     Frame,
     Place,
 )
-from usdt.engine.programs.codegen.values import ValueEmitter, map_name
+from usdt.engine.programs.codegen.names import map_name
+from usdt.engine.programs.codegen.values import ValueEmitter
 from usdt.engine.programs.typed import (
     AddToMap,
     Delete,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.programs.codegen.values import CodeOptions
-    from usdt.engine.programs.typed import Bytes, Statement
+    from usdt.engine.programs.typed import Bytes, Computed, Statement
 
 __all__ = ("StatementEmitter",)
 
@@ -81,6 +83,10 @@ class StatementEmitter(ValueEmitter):
             mark = self.frame.mark()
             self._statement(statement)
             self.frame.release(mark)
+
+    def computed(self, what: Computed) -> None:
+        """Leave a number in r0 that is computed from maps or values in memory."""
+        emit_computed(self, what)
 
     def _statement(self, statement: Statement) -> None:
         match statement:

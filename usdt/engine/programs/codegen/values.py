@@ -16,8 +16,10 @@ from usdt.engine.compiler.codegen.model import COUNTERS, stack_flags
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT
 from usdt.engine.language.tree import StackKind
 from usdt.engine.programs.codegen.frame import TASK_SLOT, Place
+from usdt.engine.programs.codegen.names import map_name, stacks_name
 from usdt.engine.programs.codegen.numbers import NumberEmitter
 from usdt.engine.programs.typed import (
+    AggregateNumber,
     CallHelper,
     Choose,
     ChooseBytes,
@@ -25,11 +27,13 @@ from usdt.engine.programs.typed import (
     CompareBytes,
     Element,
     ElementNumber,
+    FindText,
     HasKey,
     Increment,
     JoinSteps,
     MakeTuple,
     MapBytes,
+    MapLength,
     MapNumber,
     Padded,
     Read,
@@ -37,6 +41,7 @@ from usdt.engine.programs.typed import (
     Scalar,
     StackOf,
     Text,
+    TextLength,
     UserSymbol,
     VariableBytes,
 )
@@ -49,27 +54,17 @@ from usdt.engine.programs.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
     from usdt.engine.programs.codegen.frame import Frame
-    from usdt.engine.programs.typed import Bytes, Computation, Statement, Step, Value
+    from usdt.engine.programs.typed import Bytes, Computation, Computed, Statement, Step, Value
     from usdt.engine.programs.variables import MapVariable
 
-__all__ = ("CodeOptions", "ValueEmitter", "map_name", "stacks_name")
+__all__ = ("CodeOptions", "ValueEmitter")
 
 _COPY = 64  # bytes up to which a value is copied word by word
-
-
-def map_name(variable: MapVariable) -> str:
-    """Return the name of a map of the program, by which code refers to it."""
-    return f"map.{variable.number}"
-
-
-def stacks_name(frames: int) -> str:
-    """Return the name of the map of stacks of so many frames."""
-    return f"stacks.{frames}"
 
 
 @frozen
@@ -122,7 +117,9 @@ class ValueEmitter:
                     self.number(what)
                 case Choose() | JoinSteps() | MapNumber() | Increment() | HasKey():
                     self._compute(what)
-                case CallHelper() | CompareBytes() | ElementNumber():
+                case CallHelper() | ElementNumber() | AggregateNumber() | MapLength():
+                    self._compute(what)
+                case CompareBytes() | TextLength() | FindText():
                     self._compute(what)
                 case _:  # the address of a value in memory
                     place = self.in_memory(what)
@@ -144,8 +141,8 @@ class ValueEmitter:
                 self._choose(what)
             case CallHelper():
                 self._call(what)
-            case CompareBytes():
-                self._compare(what)
+            case AggregateNumber() | MapLength() | CompareBytes() | TextLength() | FindText():
+                self.computed(what)
             case ElementNumber(whole=whole, offset=offset):
                 place = self.in_memory(whole)
                 self.asm.load(R0, place.base, place.offset + offset)
@@ -157,6 +154,10 @@ class ValueEmitter:
 
     def statements(self, statements: Sequence[Statement]) -> None:
         """Emit statements."""
+        raise NotImplementedError
+
+    def computed(self, what: Computed) -> None:
+        """Leave a number in r0 that is computed from maps or values in memory."""
         raise NotImplementedError
 
     def _choose(self, what: Choose) -> None:
@@ -470,32 +471,3 @@ class ValueEmitter:
         asm.mov(R2, size)
         asm.mov(R3, R0)
         asm.call(Helper.PROBE_READ_KERNEL)
-
-    # ------------------------------------------------------------ comparisons
-
-    def _compare(self, what: CompareBytes) -> None:
-        # Strings are filled up with zeros, so a shorter one ends where the longer one must end.
-        asm = self.asm
-        differ, done = asm.new_label("differ"), asm.new_label("compared")
-        mark = self.frame.mark()
-        left, right = self.in_memory(what.left), self.in_memory(what.right)
-        size = min(size_of(what.left.type), size_of(what.right.type))
-        for at, width in _pieces(size if what.count < 0 else min(size, what.count)):
-            asm.load(R1, left.base, left.offset + at, width)
-            asm.load(R2, right.base, right.offset + at, width)
-            asm.jump(Jump.NE, R1, R2, differ)
-        asm.mov(R0, 1)
-        asm.goto(done)
-        asm.label(differ)
-        asm.mov(R0, 0)
-        asm.label(done)
-        self.frame.release(mark)
-
-
-def _pieces(size: int) -> Iterator[tuple[int, int]]:
-    # Offsets and widths of the words that make up so many bytes.
-    at = 0
-    while at < size:
-        width = next(one for one in (8, 4, 2, 1) if one <= size - at)
-        yield at, width
-        at += width

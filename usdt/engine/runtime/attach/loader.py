@@ -53,7 +53,7 @@ class ProgramLoader:
         self, maps: dict[str, Map], accept: TaskFilter, action: ActionEmitter = RECORD_ACTION
     ) -> None:
         self._maps = maps | accept.maps
-        self._accept = accept
+        self._accept = self._in_kernel = accept
         self._action = action
         self._code: list[Code] = []
         self._links: list[Link] = []
@@ -124,7 +124,7 @@ class ProgramLoader:
             CodeTooLarge: too many variants for one program.
             SyscallError: the kernel rejects the program.
         """
-        accept = replace(self._accept, excluded=excluded)
+        accept = replace(self._in_kernel, excluded=excluded)
         if any_task:
             accept = TaskFilter(since=accept.since)
         # If a program returns 0, the kernel hides the event from all other perf events, too.
@@ -150,6 +150,16 @@ class ProgramLoader:
         )
         return self._load(code, spec, variants)
 
+    def load_to_run(self, variant: ProgramVariant) -> Program:
+        """Load a program that :meth:`usdt.bpf.program.Program.run` runs; the caller closes it.
+
+        Raises:
+            SyscallError: the kernel rejects the program.
+        """
+        code = generate([variant], TaskFilter(), sleepable=False, action=self._action)
+        self._code.append(code)
+        return ProgramSpec(code, type=ProgType.RAW_TRACEPOINT, name="usdt").load(self._maps)
+
     def load_indexed(
         self,
         variants: Sequence[ProgramVariant],
@@ -165,7 +175,7 @@ class ProgramLoader:
         write = self._action.indexed(variants)
         if write is None:
             return None
-        accept = replace(self._accept, excluded=excluded)
+        accept = replace(self._in_kernel, excluded=excluded)
         code = generate_indexed(
             accept, count=write, find_variant=select, probe_index=variants[-1].probe_index
         )
@@ -186,6 +196,10 @@ class ProgramLoader:
     def pids(self) -> tuple[int, ...]:
         """The only processes that are traced; empty for all processes, or for a followed set."""
         return () if self._accept.followed is not None else self._accept.pids
+
+    def serve_all_tasks(self) -> None:
+        """Let programs of targets in the kernel serve all tasks, whichever are traced."""
+        self._in_kernel = TaskFilter(since=self._accept.since)
 
     def add_link(self, link: Link) -> None:
         """Add a link; close() closes it."""

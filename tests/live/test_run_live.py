@@ -1,0 +1,297 @@
+"""``usdt run``: programs in bpftrace's language, on the running kernel."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fixtures import build
+
+from usdt.base.errors import ProgramError, TracingError
+from usdt.engine.cli.programs.run import run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., str]
+
+_VALUES = {
+    "words": (),
+    "pids": (),
+    "command": None,
+    "form": "text",
+    "quiet": True,
+    "output": None,
+    "unsafe": False,
+    "verbose": 0,
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run a program; return what it prints."""
+    output = tmp_path / "output"
+
+    def run(text: str, *words: str, code: int = 0, **values: Any) -> str:
+        values |= {"text": text, "words": words, "output": str(output)}
+        assert run_program({**_VALUES, **values}) == code
+        return output.read_text()
+
+    return run
+
+
+# What stands between BEGIN { and exit(); } → what it prints
+_BODIES = {
+    "printf": (
+        'printf("%d %5d|%-5d|%05d %x %#x %c %s\\n", 1, 2, 3, 4, 255, 255, 65, "text");',
+        "1     2|3    |00004 ff 0xff A text\n",
+    ),
+    "unsigned": (
+        'printf("%u %d %lld %llu\\n", 4294967295, -1, -1, -1);',
+        "4294967295 -1 -1 18446744073709551615\n",
+    ),
+    "arithmetic": (
+        "print(7 / 2); print(7 % 4); print(1 << 40); print(-8 >> 1); print(6 & 3 | 8);",
+        "3\n3\n1099511627776\n-4\n10\n",
+    ),
+    "precedence": ("print(2 + 3 * 4 == 14 && 1 || 0); print(!0); print(~0);", "true\ntrue\n-1\n"),
+    "casts": (
+        "print((uint8)257); print((int8)255); print((uint16)-1); print((int32)-1);",
+        "1\n-1\n65535\n-1\n",
+    ),
+    "strings": (
+        (
+            '$s = "abc"; print($s == "abc"); print($s != "abd"); print($s == "abcd");'
+            ' print(strncmp($s, "abd", 2));'
+        ),
+        "true\ntrue\nfalse\n0\n",
+    ),
+    "ternary": ('$x = 3; print($x > 2 ? "more" : "less"); print($x > 5 ? 1 : 2);', "more\n2\n"),
+    "tuples": (
+        '$t = (1, "two", (3, 4)); print($t); print($t.1); print($t.2.1);',
+        "(1, two, (3, 4))\ntwo\n4\n",
+    ),
+    "records": ('$r = (x=1, y="two"); print($r.y); print($r.x);', "two\n1\n"),
+    "if": (
+        "$x = 2; if ($x == 1) { print(1); } else if ($x == 2) { print(2); } else { print(3); }",
+        "2\n",
+    ),
+    "scopes": ("$x = 1; if (1) { $x = 2; $y = 3; } print($x);", "2\n"),
+    "increments": (
+        (
+            "$x = 1; print($x++); print(++$x); $x--; print($x); @m = 5; print(@m++); print(@m);"
+            " clear(@m);"
+        ),
+        "1\n3\n2\n5\n@m: 6\n",
+    ),
+    "compound": (
+        "$x = 6; $x += 2; $x *= 3; $x -= 4; $x /= 5; $x <<= 2; $x |= 1; print($x);",
+        "17\n",
+    ),
+    "unroll": ("$i = 0; unroll(3) { $i += 2; } print($i);", "6\n"),
+    "sizeof": ("print(sizeof(uint16)); print(sizeof(struct task_struct) > 100);", "2\ntrue\n"),
+    "keys": (
+        '@a[1, "x"] = 5; print(@a[1, "x"]); print(has_key(@a, (2, "x"))); clear(@a);',
+        "@a[1, x]: 5\nfalse\n",
+    ),
+    "deleted": ("@a[1] = 5; @a[2] = 6; delete(@a[1]); print(@a); clear(@a);", "@a[2]: 6\n"),
+    "enumerators": ("print(BPF_MAP_TYPE_ARRAY);", "2\n"),
+    "members": (
+        (
+            "print(curtask->pid == tid); $t = (struct task_struct *)curtask;"
+            " print($t->tgid == pid); print(str($t->comm) == comm);"
+        ),
+        "true\ntrue\ntrue\n",
+    ),
+    "errors": ('printf("%s\\n", strerror(2));', "No such file or directory\n"),
+    "addresses": ('printf("%s\\n", ntop(0x0100007f));', "127.0.0.1\n"),
+    "aggregates": (
+        (
+            "@c = count(); @c = count(); @a = avg(4); @a = avg(7); @n = min(-3); @n = min(5);"
+            " @x = max(7); print((@c, @a, @n, @x)); if (@c == 2) { print(1); }"
+            " clear(@c); clear(@a); clear(@n); clear(@x);"
+        ),
+        "(2, 5, -3, 7)\n1\n",
+    ),
+    "lengths": (
+        '@h[1] = 1; @h[2] = 2; print(len(@h)); print(strlen("abcd")); clear(@h);',
+        "2\n4\n",
+    ),
+    "parts of strings": (
+        '$s = "hello world"; print(strcontains($s, "lo w")); print(strcontains($s, "x"));',
+        "true\nfalse\n",
+    ),
+    "constants": ('printf("%d %d %d", AF_INET6, TASK_RUNNING, ENOENT);', "10 0 2"),
+    "probe": ("print(probe);", "begin\n"),
+}
+
+
+@pytest.mark.parametrize("name", _BODIES)
+def test_what_a_body_prints(run: Run, name: str) -> None:
+    body, printed = _BODIES[name]
+    assert run(f"BEGIN {{ {body} exit(); }}") == printed
+
+
+# The same with loops, which are functions of their own.
+_LOOPS = {
+    "while": (
+        (
+            "$i = 0; while ($i < 5) { $i++; if ($i == 2) { continue; } if ($i == 4) { break; }"
+            ' printf("%d ", $i); }'
+        ),
+        "1 3 ",
+    ),
+    "range": ('for ($i : 2..5) { printf("%d ", $i); }', "2 3 4 "),
+    "nested": (
+        'for ($i : 0..2) { for ($j : 0..2) { $k = $i * 10 + $j; printf("%d ", $k); } }',
+        "0 1 10 11 ",
+    ),
+    "outer variable": ('$sum = 0; for ($i : 0..5) { $sum += $i; } printf("%d", $sum);', "10"),
+    "return": (
+        'for ($i : 0..5) { if ($i == 1) { print("end"); exit(); } print("go"); } print("no");',
+        "go\nend\n",
+    ),
+    "map": ('@m[7] = 8; for ($kv : @m) { printf("%d %d", $kv.0, $kv.1); } clear(@m);', "7 8"),
+    "strings": (
+        '$s = "abcdefghij"; for ($i : 0..2) { printf("%s%d", $s, $i); }',
+        "abcdefghij0abcdefghij1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _LOOPS)
+def test_loops(run: Run, name: str) -> None:
+    body, printed = _LOOPS[name]
+    assert run(f"BEGIN {{ {body} exit(); }}") == printed
+
+
+def test_aggregations_of_a_traced_program(run: Run) -> None:
+    loop = build("default", "loop")
+    text = (
+        f"usdt:{loop}:loop:hit {{ @c = count(); @s = sum(arg0); @a = avg(arg0); @mn = min(arg0);"
+        " @mx = max(arg0); @st = stats(arg0); @by[arg0 % 2] = count(); }"
+    )
+    out = run(text, command=f"{loop} -q -n 10")
+    assert [line for line in out.splitlines() if line] == [
+        "@a: 4",
+        "@by[0]: 5",
+        "@by[1]: 5",
+        "@c: 10",
+        "@mn: 0",
+        "@mx: 9",
+        "@s: 45",
+        "@st: count 10, average 4, total 45",
+    ]
+
+
+def test_histograms(run: Run) -> None:
+    loop = build("default", "loop")
+    text = f"usdt:{loop}:loop:hit {{ @h = hist(arg0); @l = lhist(arg0, 2, 8, 3); }}"
+    assert run(text, command=f"{loop} -q -n 10") == (
+        "\n@h:\n"
+        "[0]                     1 |@@@@@@@@@@@@@                                       |\n"
+        "[1]                     1 |@@@@@@@@@@@@@                                       |\n"
+        "[2, 4)                  2 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n"
+        "[4, 8)                  4 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|\n"
+        "[8, 16)                 2 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n"
+        "\n\n@l:\n"
+        "(..., 2)                2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@                  |\n"
+        "[2, 5)                  3 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|\n"
+        "[5, 8)                  3 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|\n"
+        "[8, ...)                2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@                  |\n"
+        "\n"
+    )
+
+
+def test_the_time_between_two_probes_of_a_thread(run: Run) -> None:
+    text = (
+        "tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @start[tid] = nsecs; }"
+        "tracepoint:syscalls:sys_exit_openat /@start[tid]/"
+        "{ @took[comm] = count(); @positive = min(nsecs - @start[tid]); delete(@start[tid]); }"
+    )
+    out = run(text, command="cat /etc/hostname")
+    lines = dict(line.split(": ") for line in out.splitlines() if line)
+    assert int(lines["@took[cat]"]) >= 1
+    assert int(lines["@positive"]) > 0
+
+
+def test_json(run: Run) -> None:
+    text = (
+        'BEGIN { printf("hi\\n"); @a[1, "x"] = 5; @h = hist(3); @s = stats(4); print((1, "t"));'
+        " print(true); exit(); }"
+    )
+    found = [json.loads(line) for line in run(text, form="json").splitlines()]
+    assert found == [
+        {"type": "attached_probes", "data": {"probes": 1}},
+        {"type": "printf", "data": "hi\n"},
+        {"type": "value", "data": [1, "t"]},
+        {"type": "value", "data": True},
+        {"type": "map", "data": {"@a": {"1,x": 5}}},
+        {"type": "hist", "data": {"@h": [{"min": 2, "max": 3, "count": 1}]}},
+        {"type": "stats", "data": {"@s": {"count": 1, "average": 4, "total": 4}}},
+    ]
+
+
+def test_end_runs_when_nothing_is_attached_any_more(run: Run) -> None:
+    assert run('BEGIN { @x = 1; exit(3); } END { printf("%d", @x); clear(@x); }', code=3) == "1"
+
+
+def test_declared_maps_and_settings(run: Run) -> None:
+    text = (
+        "config = { print_maps_on_exit = false; max_map_keys = 1 } let @l = lruhash(1);"
+        "BEGIN { @l[1] = 1; @l[2] = 2; @m[1] = 1; print(@l); print(@m); exit(); }"
+    )
+    assert run(text) == "@l[2]: 2\n@m[1]: 1\n"
+
+
+def test_macros(run: Run) -> None:
+    text = "macro twice(x) { x + x } BEGIN { print(twice(4) * 2); exit(); }"
+    assert run(text) == "16\n"
+
+
+def test_words_of_a_command_are_joined(run: Run) -> None:
+    text = "tracepoint:syscalls:sys_enter_execve { join(args.argv); }"
+    out = run(text, command="sh -c 'cat /dev/null a b 2>/dev/null; true'")
+    assert "cat /dev/null a b\n" in out
+
+
+def test_timers_and_samples(run: Run) -> None:
+    text = "profile:hz:200 { @n = count(); } i:ms:100 { @i++; if (@i == 3) { exit(); } }"
+    lines = dict(line.split(": ") for line in run(text).splitlines() if line)
+    assert int(lines["@i"]) >= 3
+    assert int(lines["@n"]) >= 1
+
+
+def test_arguments_of_the_script(run: Run) -> None:
+    assert run('BEGIN { printf("%d %s %d", $1, str($2), $#); exit(); }', "7", "word") == "7 word 2"
+
+
+_REFUSED = {
+    "BEGIN { $x = 1; $y = $x + ; }": "",
+    'BEGIN { printf("%d", "text"); }': "%d does not go with string[5]",
+    'BEGIN { printf("%d %d", 1); }': "the format has 2 conversions for 1 values",
+    "BEGIN { print($x); }": "$x has no value here: nothing was assigned to it",
+    "BEGIN { @x = 1; @x[1] = 2; }": "@x is used without keys elsewhere in the program",
+    'BEGIN { @x = 1; @x = "a"; }': "the values of @x: int64 elsewhere, here string[2]",
+    "BEGIN { print(nosuchname); }": "unknown name 'nosuchname'",
+    "BEGIN { nosuch(1); }": "unknown function 'nosuch'",
+    'BEGIN { system("ls"); }': "system() changes the system: allow it with --unsafe",
+    "BEGIN { print(retval); }": "begin has no retval: it is no function's return",
+    "nosuch:x { }": "'nosuch' is no kind of probe",
+    "BEGIN { print(((struct nosuch *)1)->x); }": "no type 'struct nosuch'",
+    "config = { max_strle = 4 } BEGIN { }": "unknown setting 'max_strle'; did you mean max_strlen?",
+    "let @x = heap(4); BEGIN { }": "heap is no kind of map; there are hash, lruhash",
+    "BEGIN { @x = hist(1); print(@x + 1); }": "@x holds hist(): it can be printed, not read",
+    "BEGIN { @x = lhist(1, 10, 5, 1); }": "lhist() takes a number, MIN < MAX, and a STEP from 1 on",
+}
+
+
+@pytest.mark.parametrize("text", _REFUSED)
+def test_what_is_refused_before_anything_is_attached(text: str) -> None:
+    with pytest.raises((ProgramError, TracingError)) as caught:
+        run_program({**_VALUES, "text": text})
+    assert isinstance(caught.value, ProgramError)
+    assert _REFUSED[text] in str(caught.value)
+    assert str(caught.value).startswith("-e:1:")

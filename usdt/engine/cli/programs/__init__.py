@@ -1,0 +1,1 @@
+"""Commands that run programs in bpftrace's language: :mod:`.run`."""

@@ -1,0 +1,76 @@
+"""The settings of a program: its ``config`` block, and its variables in the environment."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.base.text import closest
+from usdt.engine.programs.syntax import tree
+
+if TYPE_CHECKING:
+    from usdt.engine.programs.syntax.program import ConfigValue, Program
+    from usdt.engine.programs.syntax.source import Source
+
+__all__ = ("Settings", "settings_of")
+
+_MOST_STRING = 16 << 10
+_MOST_KEYS = 1 << 26
+_DEFAULTS = {"max_strlen": 1024, "max_map_keys": 4096, "print_maps_on_exit": 1}
+_LIMITS = {"max_strlen": _MOST_STRING, "max_map_keys": _MOST_KEYS, "print_maps_on_exit": 1}
+# Settings of bpftrace that change nothing here
+_OTHERS = frozenset(
+    (
+        *("cache_user_symbols", "cpp_demangle", "lazy_symbolication", "license", "log_size"),
+        *("max_bpf_progs", "max_cat_bytes", "max_probes", "max_type_res_iterations"),
+        *("missing_probes", "on_stack_limit", "perf_rb_pages", "stack_mode", "show_debug_info"),
+        *("str_trunc_trailer", "unstable_import", "use_blazesym", "symbol_source"),
+    )
+)
+
+
+@frozen
+class Settings:
+    """The settings of a program.
+
+    Attributes:
+        max_string: bytes of a string that is read, with its NUL.
+        max_keys: entries of a map that is not declared with a size.
+        print_maps: whether maps are printed at the end.
+    """
+
+    max_string: int
+    max_keys: int
+    print_maps: bool
+
+
+def settings_of(program: Program, source: Source) -> Settings:
+    """Return the settings: those of the program, else ``BPFTRACE_…``, else the defaults.
+
+    Raises:
+        ProgramError: a setting is unknown, or out of range.
+    """
+    found = dict(_DEFAULTS)
+    for name in _DEFAULTS:
+        word = os.environ.get(f"BPFTRACE_{name.upper()}", "")
+        if word.isdecimal() and word.isascii():
+            found[name] = min(int(word), _LIMITS[name])
+    for one in program.config.values if program.config is not None else ():
+        name = one.name.lower().removeprefix("bpftrace_")
+        if name in _DEFAULTS:
+            found[name] = _number(one, name, source)
+        elif name not in _OTHERS:
+            near = closest(name, [*_DEFAULTS, *_OTHERS])
+            hint = f"; did you mean {near}?" if near else ""
+            raise source.error(one.start, f"unknown setting {one.name!r}{hint}")
+    return Settings(found["max_strlen"], found["max_map_keys"], bool(found["print_maps_on_exit"]))
+
+
+def _number(one: ConfigValue, name: str, source: Source) -> int:
+    value = one.value
+    number = int(value.value) if isinstance(value, tree.Integer | tree.Boolean) else -1
+    if not int(name != "print_maps_on_exit") <= number <= _LIMITS[name]:
+        reason = f"{name} takes a number up to {_LIMITS[name]}"
+        raise source.error(one.start, reason)
+    return number

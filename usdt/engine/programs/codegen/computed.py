@@ -1,0 +1,228 @@
+"""Code for numbers that are computed from maps and from values in memory."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, assert_never
+
+from usdt.bpf._uapi import Helper
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R10, Alu, Jump
+from usdt.bpf.maps import possible_cpus
+from usdt.engine.programs.codegen.names import map_name
+from usdt.engine.programs.typed import (
+    AggregateNumber,
+    CompareBytes,
+    FindText,
+    MapLength,
+    TextLength,
+)
+from usdt.engine.programs.types import Aggregate, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.bpf.asm.assembler import Assembler
+    from usdt.engine.programs.codegen.values import ValueEmitter
+    from usdt.engine.programs.typed import Computed
+
+__all__ = ("emit_computed",)
+
+_SIGN = -(1 << 63)
+
+
+def emit_computed(
+    emitter: ValueEmitter,
+    what: Computed,
+) -> None:
+    """Emit code that leaves a number in r0."""
+    mark = emitter.frame.mark()
+    match what:
+        case CompareBytes():
+            _compare(emitter, what)
+        case AggregateNumber():
+            _aggregate(emitter, what)
+        case MapLength():
+            _map_length(emitter, what)
+        case TextLength():
+            _text_length(emitter, what)
+        case FindText():
+            _find_text(emitter, what)
+        case _:
+            assert_never(what)
+    emitter.frame.release(mark)
+
+
+def _compare(emitter: ValueEmitter, what: CompareBytes) -> None:
+    # Strings are filled up with zeros, so a shorter one ends where the longer one must end.
+    asm = emitter.asm
+    differ, done = asm.new_label("differ"), asm.new_label("compared")
+    left, right = emitter.in_memory(what.left), emitter.in_memory(what.right)
+    size = min(size_of(what.left.type), size_of(what.right.type))
+    for at, width in _pieces(size if what.count < 0 else min(size, what.count)):
+        asm.load(R1, left.base, left.offset + at, width)
+        asm.load(R2, right.base, right.offset + at, width)
+        asm.jump(Jump.NE, R1, R2, differ)
+    asm.mov(R0, 1)
+    asm.goto(done)
+    asm.label(differ)
+    asm.mov(R0, 0)
+    asm.label(done)
+
+
+def _pieces(size: int) -> Iterator[tuple[int, int]]:
+    # Offsets and widths of the words that make up so many bytes.
+    at = 0
+    while at < size:
+        width = next(one for one in (8, 4, 2, 1) if one <= size - at)
+        yield at, width
+        at += width
+
+
+# ---------------------------------------------------------------- maps
+
+
+def _aggregate(emitter: ValueEmitter, what: AggregateNumber) -> None:
+    # Adds up the values of all CPUs; of min() and max(), keeps the greatest.
+    asm, function = emitter.asm, what.type.function
+    total, hits = emitter.frame.push(), emitter.frame.push()
+    for slot in (total, hits):
+        asm.store(R10, slot, 0)
+    emitter.key(what.key)
+    key = emitter.numbers.push(R2)
+    for cpu in range(possible_cpus()):
+        absent = asm.new_label("absent")
+        asm.load_map(R1, map_name(what.map))
+        asm.load(R2, R10, key)
+        asm.mov(R3, cpu)
+        asm.call(Helper.MAP_LOOKUP_PERCPU_ELEM)
+        asm.jump(Jump.EQ, R0, 0, absent)
+        asm.load(R1, R0, 0)
+        asm.load(R2, R10, total)
+        if function in (Aggregate.MIN, Aggregate.MAX):
+            asm.jump(Jump.GE, R2, R1, absent)
+            asm.store(R10, total, R1)
+            asm.label(absent)
+            continue
+        if function in (Aggregate.AVG, Aggregate.STATS):
+            asm.load(R3, R10, hits)
+            asm.add(R3, R1)
+            asm.store(R10, hits, R3)
+            asm.load(R1, R0, 8)
+        asm.add(R2, R1)
+        asm.store(R10, total, R2)
+        asm.label(absent)
+    asm.load(R0, R10, total)
+    _finish(asm, what, hits)
+
+
+def _finish(asm: Assembler, what: AggregateNumber, hits: int) -> None:
+    # Leaves the result in r0, in which the total is.
+    match what.type.function:
+        case Aggregate.AVG | Aggregate.STATS:
+            _divide(asm, hits)
+        case Aggregate.MIN | Aggregate.MAX as function:
+            if function is Aggregate.MIN:
+                asm.alu(Alu.XOR, R0, -1)
+            if what.type.signed:
+                asm.mov(R1, _SIGN)
+                asm.alu(Alu.XOR, R0, R1)
+
+
+def _divide(asm: Assembler, hits: int) -> None:
+    # Divides the signed r0 by the number in a slot; by nothing gives 0.
+    positive, done = asm.new_label("positive"), asm.new_label("divided")
+    asm.load(R1, R10, hits)
+    asm.mov(R2, R0)
+    asm.jump(Jump.SGE, R0, 0, positive)
+    asm.alu(Alu.NEG, R0)
+    asm.label(positive)
+    asm.alu(Alu.DIV, R0, R1)
+    asm.jump(Jump.SGE, R2, 0, done)
+    asm.alu(Alu.NEG, R0)
+    asm.label(done)
+
+
+def _map_length(emitter: ValueEmitter, what: MapLength) -> None:
+    # The kernel passes the address of a slot to a function that counts in it.
+    asm = emitter.asm
+    slot = emitter.frame.push()
+    asm.store(R10, slot, 0)
+    asm.load_map(R1, map_name(what.map))
+    asm.load_function(R2, "count entries")
+    asm.mov(R3, R10)
+    asm.add(R3, slot)
+    asm.mov(R4, 0)
+    asm.call(Helper.FOR_EACH_MAP_ELEM)
+    asm.load(R0, R10, slot)
+    asm.function("count entries", _count_entry)
+
+
+def _count_entry(asm: Assembler) -> None:
+    asm.load(R0, R4, 0)
+    asm.add(R0, 1)
+    asm.store(R4, 0, R0)
+    asm.mov(R0, 0)
+    asm.exit()
+
+
+# ---------------------------------------------------------------- strings
+
+
+def _text_length(emitter: ValueEmitter, what: TextLength) -> None:
+    # A copy of the string tells its length, with the NUL.
+    asm = emitter.asm
+    place = emitter.in_memory(what.text)
+    size = size_of(what.text.type)
+    copy = emitter.frame.temporary(size)
+    empty = asm.new_label("empty")
+    asm.mov(R1, copy.base)
+    asm.add(R1, copy.offset)
+    asm.mov(R2, size)
+    asm.mov(R3, place.base)
+    asm.add(R3, place.offset)
+    asm.call(Helper.PROBE_READ_KERNEL_STR)
+    asm.jump(Jump.SLE, R0, 0, empty)
+    asm.add(R0, -1)
+    asm.label(empty)
+
+
+def _find_text(emitter: ValueEmitter, what: FindText) -> None:
+    # A function looks at each place of the string. The kernel passes it the address of two slots:
+    # the scratch memory, which has the string, and the result.
+    asm = emitter.asm
+    last = size_of(what.text.type) - len(what.part)
+    if last < 0 or not what.part:
+        asm.mov(R0, int(not what.part))
+        return
+    place = emitter.frame.in_scratch(size_of(what.text.type))
+    emitter.put(what.text, place)
+    found, memory = emitter.frame.push(), emitter.frame.push()
+    asm.store(R10, found, 0)
+    asm.store(R10, memory, R7)
+    name = asm.new_label("find")
+    asm.mov(R1, last + 1)
+    asm.load_function(R2, name)
+    asm.mov(R3, R10)
+    asm.add(R3, memory)
+    asm.mov(R4, 0)
+    asm.call(Helper.LOOP)
+    asm.load(R0, R10, found)
+    asm.function(name, functools.partial(_look, part=what.part, start=place.offset, last=last))
+
+
+def _look(asm: Assembler, *, part: bytes, start: int, last: int) -> None:
+    # r1: a place of the string; r2: the address of the slots.
+    other, end = asm.new_label("other"), asm.new_label("last")
+    asm.jump(Jump.GT, R1, last, end)  # never taken; gives the verifier the bound
+    asm.load(R3, R2, 0)
+    asm.add(R3, R1)
+    for at, byte in enumerate(part):
+        asm.load(R0, R3, start + at, 1)
+        asm.jump(Jump.NE, R0, byte, other)
+    asm.store(R2, 8, 1)
+    asm.label(end)
+    asm.mov(R0, 1)
+    asm.exit()
+    asm.label(other)
+    asm.mov(R0, 0)
+    asm.exit()

@@ -1,0 +1,7 @@
+"""The output of programs, as bpftrace's.
+
+results      what a run does with events: prints, clears maps, ends
+writer       text and JSON; ``printf``: formats; ``histograms``: buckets and pictures
+maps         the contents of maps
+values       values from bytes and as text; ``symbols``: names that are looked up
+"""

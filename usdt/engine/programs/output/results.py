@@ -1,0 +1,198 @@
+"""What a run of a program does with the events that it sends."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from usdt.engine.programs.events import EventKind
+from usdt.engine.programs.output.maps import Row, read_rows
+from usdt.engine.programs.output.printf import format_values
+from usdt.engine.programs.output.symbols import time_text
+from usdt.engine.programs.output.values import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.output.output_file import OutputFile
+    from usdt.engine.programs.check.state import MapState
+    from usdt.engine.programs.events import Event
+    from usdt.engine.programs.output.values import Symbols
+    from usdt.engine.programs.output.writer import Writer
+    from usdt.engine.programs.session import ProgramSession
+    from usdt.engine.runtime.session import BpfSession, Lost
+
+__all__ = ("ProgramResults",)
+
+
+class ProgramResults:
+    """The results of a run; see :class:`usdt.engine.run.loop.ResultOutput`.
+
+    Args:
+        session: the session that runs the program.
+        writer: writes the output.
+        symbols: looks up names.
+        say: writes a message for the user.
+        stop: ends the run.
+        print_maps: whether maps are printed at the end.
+
+    Attributes:
+        code: the exit code that the program asked for.
+    """
+
+    def __init__(
+        self,
+        session: ProgramSession,
+        writer: Writer,
+        symbols: Symbols,
+        *,
+        say: Callable[[str], object],
+        stop: Callable[[], object],
+        print_maps: bool = True,
+    ) -> None:
+        self.code = 0
+        self._session = session
+        self._writer = writer
+        self._symbols = symbols
+        self._say = say
+        self._stop = stop
+        self._print_maps = print_maps
+        self._hits = 0
+        self._exited = False
+
+    def take(self, batch: Sequence[tuple[Event, bytes]]) -> bool:
+        """Do what events ask for; the run goes on."""
+        self._hits += len(batch)
+        for event, data in batch:
+            offsets = event.offsets
+            values = [
+                decode(kind, data, at) for kind, at in zip(event.types, offsets, strict=False)
+            ]
+            self._handle(event, values)
+        return False
+
+    def _handle(self, event: Event, values: list[Any]) -> None:
+        match event.kind:
+            case EventKind.PRINTF:
+                self._writer.text("printf", self._formatted(event, values))
+            case EventKind.ERRORF | EventKind.WARNF:
+                self._say(self._formatted(event, values).rstrip("\n"))
+            case EventKind.PRINT:
+                self._writer.value(event.types[0], values[0])
+            case EventKind.PRINT_MAP:
+                self._print(event, values)
+            case EventKind.CLEAR | EventKind.ZERO:
+                self._clear(event)
+            case EventKind.EXIT:
+                if not self._exited:
+                    self.code = values[0] & 0xFF
+                self._exited = True
+                self._stop()
+            case EventKind.TIME:
+                self._writer.text("time", time_text(time.time_ns(), event.text))
+            case EventKind.SYSTEM:
+                self._system(self._formatted(event, values))
+            case EventKind.CAT:
+                self._cat(self._formatted(event, values))
+            case EventKind.JOIN:
+                words = [*itertools.takewhile(bool, values)]
+                self._writer.text("join", event.text.join(words) + "\n")
+
+    def _formatted(self, event: Event, values: list[Any]) -> str:
+        return format_values(event.text, event.types, values, self._symbols)
+
+    def _system(self, command: str) -> None:
+        import subprocess  # noqa: PLC0415 - few programs run commands
+
+        made = subprocess.run(  # noqa: S602 - the program asks for a shell, with --unsafe
+            command,
+            shell=True,
+            capture_output=True,
+            check=False,
+            text=True,
+            errors="backslashreplace",
+        )
+        self._writer.text("syscall", made.stdout + made.stderr)
+
+    def _cat(self, path: str) -> None:
+        try:
+            with open(path, encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123 - pathlib costs an import
+                self._writer.text("cat", file.read(1 << 20))
+        except OSError as err:
+            self._say(f"cat({path}): {err.strerror}")
+
+    # ------------------------------------------------------------ maps
+
+    def _map(self, event: Event) -> MapState:
+        return next(one for one in self._session.state.maps.values() if one.variable == event.map)
+
+    def _print(self, event: Event, values: list[Any]) -> None:
+        found = self._map(event)
+        rows = read_rows(found, self._session.map_of(found))
+        if event.keyed:
+            rows = [row for row in rows if row.key == values[0]]
+        top, _, divisor = event.text.partition(",")
+        if top and int(top):
+            rows = rows[-int(top) :]
+        if divisor and int(divisor) > 1:
+            rows = [Row(row.key, _divided(row.value, int(divisor))) for row in rows]
+        self._writer.map(found, rows)
+
+    def _clear(self, event: Event) -> None:
+        found = self._map(event)
+        made = self._session.map_of(found)
+        if made is None:
+            return
+        for key in list(made.keys()):
+            if event.kind is EventKind.CLEAR:
+                made.delete(key)
+            else:
+                made.set(key, bytes(made.value_size))
+
+    # ------------------------------------------------------------ the run
+
+    def session(self, tasks: TaskFilter) -> BpfSession:
+        """Return the session, which is made before."""
+        del tasks
+        return self._session
+
+    def begin(self, output: OutputFile) -> None:
+        """Nothing: the program prints what it wants."""
+
+    def tick(self) -> bool:
+        """Nothing is to be done from time to time."""
+        return False
+
+    def until_tick(self) -> float:
+        """Return infinity: there is no periodic work."""
+        return math.inf
+
+    def hits(self) -> int:
+        """Return the number of events so far."""
+        return self._hits
+
+    def finish(self, lost: list[Lost]) -> str:
+        """Print the maps, in the order of their names; say what was lost."""
+        if self._print_maps:
+            for name in sorted(self._session.state.maps):
+                found = self._session.state.maps[name]
+                rows = read_rows(found, self._session.map_of(found))
+                if rows:
+                    self._writer.blank()
+                    self._writer.map(found, rows)
+        total = sum(one.lost for one in lost)
+        if total:
+            where = ", ".join(f"{one.probe} ({one.lost})" for one in lost if one.lost)
+            self._say(
+                f"{total} events or map updates were lost, a buffer or a map was full: {where}"
+            )
+        return ""
+
+
+def _divided(value: Any, divisor: int) -> Any:
+    if isinstance(value, dict):
+        return {bucket: hits // divisor for bucket, hits in value.items()}
+    return value // divisor if isinstance(value, int) else value

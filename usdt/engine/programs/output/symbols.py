@@ -1,0 +1,116 @@
+"""Names for addresses, stacks, users and cgroups, looked up when they are shown."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from usdt.cgroups.known import KnownCgroups
+from usdt.cgroups.labels import CgroupName
+from usdt.engine.language.tree import StackKind
+from usdt.engine.output.kernel_symbols import KernelSymbols
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.bpf.maps import Map
+    from usdt.engine.output.frames import Frame
+    from usdt.engine.output.stacks import UserSymbols
+    from usdt.engine.programs.types import StackType
+
+__all__ = ("LiveSymbols",)
+
+_SECOND = 1_000_000_000
+
+
+class LiveSymbols:
+    """Names on this machine; see :class:`usdt.engine.programs.output.values.Symbols`.
+
+    Args:
+        user: makes the source of symbols of processes, when it is first needed.
+        stacks: returns the map of stacks of so many frames.
+    """
+
+    def __init__(self, user: Callable[[], UserSymbols], stacks: Callable[[int], Map]) -> None:
+        self._make_user = user
+        self._user: UserSymbols | None = None
+        self._kernel: KernelSymbols | None = None
+        self._cgroups: KnownCgroups | None = None
+        self._stacks = stacks
+        self._offset = time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+    def _kernel_symbols(self) -> KernelSymbols:
+        if self._kernel is None:
+            self._kernel = KernelSymbols.running()
+        return self._kernel
+
+    def _user_symbols(self) -> UserSymbols:
+        if self._user is None:
+            self._user = self._make_user()
+        return self._user
+
+    def observe(self, pids: Sequence[int]) -> None:
+        """Record the mappings of processes, before they end."""
+        user = self._user_symbols()
+        for pid in pids:
+            user.observe(pid)
+        user.look()
+
+    def kernel(self, address: int) -> str:
+        """Return the name of an address of the kernel."""
+        return _named(self._kernel_symbols().frame(address), address)
+
+    def user(self, address: int, pid: int) -> str:
+        """Return the name of an address of a process."""
+        return _named(self._user_symbols().frame(pid, address), address)
+
+    def stack(self, type_: StackType, number: int, pid: int) -> Sequence[str]:
+        """Return the frames of a stack; none if the kernel recorded none."""
+        data = None if number < 0 else self._stacks(type_.frames).get(struct.pack("=I", number))
+        addresses = [one for (one,) in struct.iter_unpack("=Q", data or b"") if one]
+        if type_.mode == "raw":
+            return [f"{one:x}" for one in addresses]
+        if type_.kind is StackKind.KERNEL:
+            frames = self._kernel_symbols().frames(addresses)
+        else:
+            frames = self._user_symbols().frames(pid, addresses)
+        named = zip(frames, addresses, strict=False)
+        if type_.mode == "perf":
+            return [f"{address:x} {_named(one, address)}" for one, address in named]
+        return [_named(one, address) for one, address in named]
+
+    def user_name(self, number: int) -> str:
+        """Return the name of a user."""
+        import pwd  # noqa: PLC0415 - few programs show users
+
+        try:
+            return pwd.getpwuid(number).pw_name
+        except KeyError:
+            return str(number)
+
+    def cgroup_path(self, number: int) -> str:
+        """Return the path of a cgroup."""
+        if self._cgroups is None:
+            self._cgroups = KnownCgroups()
+        return self._cgroups.name(CgroupName.PATH, number) or str(number)
+
+    def time(self, nanoseconds: int, form: str) -> str:
+        """Return a time of CLOCK_MONOTONIC in the form of strftime(); ``%f`` is microseconds."""
+        return time_text(nanoseconds + self._offset, form)
+
+    def close(self) -> None:
+        """Free all resources."""
+        for one in (self._user, self._cgroups):
+            if one is not None:
+                one.close()
+
+
+def time_text(nanoseconds: int, form: str) -> str:
+    """Return a time since 1970 in the form of strftime(); ``%f`` is microseconds."""
+    seconds, rest = divmod(nanoseconds, _SECOND)
+    return time.strftime(form.replace("%f", f"{rest // 1000:06d}"), time.localtime(seconds))
+
+
+def _named(frame: Frame, address: int) -> str:
+    return f"{frame.symbol}+{frame.offset}" if frame.symbol else f"{address:#x}"

@@ -1,0 +1,178 @@
+"""Values of programs from the bytes of records and maps, and as text."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from usdt.engine.programs.types import (
+    AggregateType,
+    ArrayType,
+    BufferType,
+    IntegerType,
+    NoType,
+    PointerType,
+    ShownAs,
+    StackType,
+    StringType,
+    StructType,
+    TupleType,
+    Type,
+    size_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("Symbols", "decode", "shown")
+
+_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
+
+
+class Symbols(Protocol):
+    """What looks up names, when values are shown."""
+
+    def kernel(self, address: int) -> str:
+        """Return the name of an address of the kernel."""
+
+    def user(self, address: int, pid: int) -> str:
+        """Return the name of an address of a process."""
+
+    def stack(self, type_: StackType, number: int, pid: int) -> Sequence[str]:
+        """Return the frames of a stack."""
+
+    def user_name(self, number: int) -> str:
+        """Return the name of a user."""
+
+    def cgroup_path(self, number: int) -> str:
+        """Return the path of a cgroup."""
+
+    def time(self, nanoseconds: int, form: str) -> str:
+        """Return a time of CLOCK_MONOTONIC in the form of strftime()."""
+
+
+def decode(type_: Type, data: bytes, offset: int = 0) -> Any:
+    """Return a value of a type: an int, a str, bytes, or a tuple.
+
+    A stack or a symbol of a process is (number, process).
+    """
+    match type_:
+        case IntegerType(size=size, signed=signed):
+            return _integer(data, offset, size, signed=signed)
+        case PointerType():
+            return struct.unpack_from("=Q", data, offset)[0]
+        case StringType(size=size):
+            text = data[offset : offset + size].split(b"\0", 1)[0]
+            return text.decode("utf-8", "backslashreplace")
+        case BufferType(size=size):
+            length = struct.unpack_from("=Q", data, offset)[0]
+            return data[offset + 8 : offset + 8 + min(length, size)]
+        case TupleType(elements=elements):
+            parts = enumerate(elements)
+            return tuple(decode(one, data, offset + type_.offset(n)) for n, one in parts)
+        case ArrayType(element=element, count=count):
+            return _array(element, count, data, offset)
+        case StructType(size=size):
+            return data[offset : offset + size]
+        case StackType(frames=frames):
+            return struct.unpack_from("=iI" if frames else "=QQ", data, offset)
+        case AggregateType() | NoType():
+            return None
+
+
+def _integer(data: bytes, offset: int, size: int, *, signed: bool) -> int:
+    # Eight bytes, of which the value has ``size``.
+    value = int(struct.unpack_from("=Q", data, offset)[0])
+    bits = size * 8
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+def _array(element: Type, count: int, data: bytes, offset: int) -> tuple[Any, ...]:
+    if isinstance(element, IntegerType):
+        code = _CODES[element.size, True]
+        code = code if element.signed else code.upper()
+        return struct.unpack_from(f"={count}{code}", data, offset)
+    size = size_of(element)
+    return tuple(decode(element, data, offset + n * size) for n in range(count))
+
+
+def shown(type_: Type, value: Any, symbols: Symbols) -> str:
+    """Return a value as text, as print() shows it."""
+    match type_:
+        case IntegerType():
+            return _shown_integer(type_, value, symbols)
+        case PointerType():
+            return hex(value)
+        case StringType():
+            return str(value)
+        case BufferType(address=True):
+            return _address(value)
+        case BufferType(hardware=True):
+            return ":".join(f"{byte:02X}" for byte in value)
+        case BufferType() | StructType():
+            return escaped(value)
+        case TupleType(elements=elements, names=names):
+            parts = [shown(one, part, symbols) for one, part in zip(elements, value, strict=True)]
+            if names:
+                named = (f".{name} = {part}" for name, part in zip(names, parts, strict=True))
+                return f"{{ {', '.join(named)} }}"
+            return f"({', '.join(parts)})"
+        case ArrayType(element=element):
+            return f"[{','.join(shown(element, one, symbols) for one in value)}]"
+        case StackType(frames=frames):
+            number, pid = value
+            if not frames:
+                return symbols.user(number, pid)
+            lines = symbols.stack(type_, number, pid)
+            return "".join(f"\n        {line}" for line in lines) + "\n"
+        case AggregateType() | NoType():
+            return ""
+
+
+def _shown_integer(type_: IntegerType, value: int, symbols: Symbols) -> str:
+    match type_.shown:
+        case ShownAs.BOOLEAN:
+            return "true" if value else "false"
+        case ShownAs.KERNEL_SYMBOL:
+            return symbols.kernel(value)
+        case ShownAs.USER_NAME:
+            return symbols.user_name(value)
+        case ShownAs.CGROUP_PATH:
+            return symbols.cgroup_path(value)
+        case ShownAs.ERROR:
+            return _error(value)
+        case ShownAs.SIGNAL:
+            return _signal(value)
+        case ShownAs.TIME:
+            return symbols.time(value, type_.format)
+        case ShownAs.ADDRESS:
+            return _address(struct.pack("=I", value))
+    name = None if type_.names is None else type_.names.find(value)
+    return name or str(value)
+
+
+def _error(number: int) -> str:
+    import os  # noqa: PLC0415 - few programs show errors
+
+    return os.strerror(abs(number))
+
+
+def _signal(number: int) -> str:
+    import signal  # noqa: PLC0415 - few programs show signals
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def _address(data: bytes) -> str:
+    import ipaddress  # noqa: PLC0415 - few programs show addresses
+
+    return str(ipaddress.ip_address(data)) if len(data) in (4, 16) else escaped(data)
+
+
+def escaped(data: bytes) -> str:
+    r"""Return bytes as text: those that are not printable as ``\x0a``."""
+    return "".join(chr(one) if 32 <= one < 127 else f"\\x{one:02x}" for one in data)

@@ -1,0 +1,206 @@
+"""What a program prints, as bpftrace does it: in text, or as one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from usdt.engine.programs.output.histograms import buckets, drawn
+from usdt.engine.programs.output.values import shown
+from usdt.engine.programs.types import (
+    Aggregate,
+    AggregateType,
+    ArrayType,
+    IntegerType,
+    PointerType,
+    ShownAs,
+    TupleType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from usdt.engine.programs.check.state import MapState
+    from usdt.engine.programs.output.maps import Row
+    from usdt.engine.programs.output.values import Symbols
+    from usdt.engine.programs.types import Type
+
+__all__ = ("JsonWriter", "TextWriter", "Writer")
+
+_HISTOGRAMS = (Aggregate.HIST, Aggregate.LHIST)
+
+
+class Writer(Protocol):
+    """A form of the output."""
+
+    def attached(self, number: int) -> None:
+        """Say how many probes are attached."""
+
+    def text(self, kind: str, text: str) -> None:
+        """Write what printf() and the like have printed."""
+
+    def value(self, type_: Type, value: Any) -> None:
+        """Write a value of print()."""
+
+    def map(self, found: MapState, rows: Sequence[Row]) -> None:
+        """Write a map."""
+
+    def blank(self) -> None:
+        """Write what stands before a map at the end."""
+
+
+def _average(value: tuple[int, int]) -> int:
+    count, total = value
+    return int(total / count) if count else 0
+
+
+class TextWriter:
+    """Writes text.
+
+    Args:
+        write: takes the text.
+        symbols: looks up names.
+        quiet: whether the number of probes is not said.
+    """
+
+    def __init__(
+        self, write: Callable[[str], object], symbols: Symbols, *, quiet: bool = False
+    ) -> None:
+        self._write = write
+        self._symbols = symbols
+        self._quiet = quiet
+
+    def attached(self, number: int) -> None:
+        """Say how many probes are attached."""
+        if not self._quiet:
+            self._write(f"Attached {number} probe{'' if number == 1 else 's'}\n")
+
+    def text(self, kind: str, text: str) -> None:
+        """Write what printf() and the like have printed."""
+        del kind
+        self._write(text)
+
+    def value(self, type_: Type, value: Any) -> None:
+        """Write a value of print()."""
+        self._write(f"{shown(type_, value, self._symbols)}\n")
+
+    def blank(self) -> None:
+        """Write what stands before a map at the end: an empty line."""
+        self._write("\n")
+
+    def map(self, found: MapState, rows: Sequence[Row]) -> None:
+        """Write a map: a line, or a histogram, for each entry."""
+        self._write("".join(f"{line}\n" for row in rows for line in self._lines(found, row)))
+
+    def _lines(self, found: MapState, row: Row) -> Iterator[str]:
+        name = found.variable.name
+        if row.key is not None and found.key is not None:
+            name += f"[{_key_text(found.key, row.key, self._symbols)}]"
+        kind = found.value
+        if isinstance(kind, AggregateType) and kind.function in _HISTOGRAMS:
+            yield f"{name}:"
+            yield from drawn(kind, row.value)
+            yield ""
+            return
+        yield f"{name}: {self._value_text(kind, row.value)}"
+
+    def _value_text(self, kind: Type | None, value: Any) -> str:
+        if not isinstance(kind, AggregateType):
+            return "" if kind is None else shown(kind, value, self._symbols)
+        match kind.function:
+            case Aggregate.AVG:
+                return str(_average(value))
+            case Aggregate.STATS:
+                return f"count {value[0]}, average {_average(value)}, total {value[1]}"
+        return str(value)
+
+
+def _key_text(type_: Type, key: Any, symbols: Symbols) -> str:
+    if isinstance(type_, TupleType) and not type_.names:
+        parts = zip(type_.elements, key, strict=True)
+        return ", ".join(shown(kind, part, symbols) for kind, part in parts)
+    return shown(type_, key, symbols)
+
+
+class JsonWriter:
+    """Writes JSON, one object a line; the arguments are those of :class:`TextWriter`."""
+
+    def __init__(self, write: Callable[[str], object], symbols: Symbols) -> None:
+        self._put = write
+        self._symbols = symbols
+
+    def _write(self, kind: str, data: Any) -> None:
+        self._put(f"{json.dumps({'type': kind, 'data': data})}\n")
+
+    def attached(self, number: int) -> None:
+        """Say how many probes are attached."""
+        self._write("attached_probes", {"probes": number})
+
+    def text(self, kind: str, text: str) -> None:
+        """Write what printf() and the like have printed."""
+        self._write(kind, text)
+
+    def value(self, type_: Type, value: Any) -> None:
+        """Write a value of print()."""
+        self._write("value", self._json(type_, value))
+
+    def blank(self) -> None:
+        """Write nothing: every object is a line."""
+
+    def map(self, found: MapState, rows: Sequence[Row]) -> None:
+        """Write a map as one object."""
+        kind = found.value
+        function = kind.function if isinstance(kind, AggregateType) else None
+        name = "hist" if function in _HISTOGRAMS else "map"
+        name = "stats" if function is Aggregate.STATS else name
+        values = {
+            _json_key(found.key, row.key, self._symbols): self._map_value(kind, row.value)
+            for row in rows
+        }
+        if not found.keyed and rows:
+            self._write(name, {found.variable.name: values[""]})
+        elif rows:
+            self._write(name, {found.variable.name: values})
+
+    def _map_value(self, kind: Type | None, value: Any) -> Any:
+        if not isinstance(kind, AggregateType):
+            return None if kind is None else self._json(kind, value)
+        match kind.function:
+            case Aggregate.AVG:
+                return _average(value)
+            case Aggregate.STATS:
+                return {"count": value[0], "average": _average(value), "total": value[1]}
+            case Aggregate.HIST | Aggregate.LHIST:
+                return [_bucket(one.low, one.high, one.hits) for one in buckets(kind, value)]
+        return value
+
+    def _json(self, type_: Type, value: Any) -> Any:
+        match type_:
+            case IntegerType(shown=ShownAs.NUMBER, names=None) | PointerType():
+                return value
+            case IntegerType(shown=ShownAs.BOOLEAN):
+                return bool(value)
+            case TupleType(elements=elements, names=names):
+                parts = [self._json(one, part) for one, part in zip(elements, value, strict=True)]
+                return dict(zip(names, parts, strict=True)) if names else parts
+            case ArrayType(element=element):
+                return [self._json(element, one) for one in value]
+        return shown(type_, value, self._symbols)
+
+
+def _json_key(type_: Type | None, key: Any, symbols: Symbols) -> str:
+    if key is None or type_ is None:
+        return ""
+    if isinstance(type_, TupleType) and not type_.names:
+        parts = zip(type_.elements, key, strict=True)
+        return ",".join(shown(kind, part, symbols) for kind, part in parts)
+    return shown(type_, key, symbols)
+
+
+def _bucket(low: int | None, high: int | None, hits: int) -> dict[str, int]:
+    found = {}
+    if low is not None:
+        found["min"] = low
+    if high is not None:
+        found["max"] = high - 1
+    return {**found, "count": hits}

@@ -1,0 +1,300 @@
+"""A session that runs a program: its maps, its probes, and the events that it sends.
+
+Probes are collected until all are found. Then the whole program is checked, its maps are made and
+the probes are attached. Probes that are found later, such as those of a library that is loaded
+later, use the maps as they are.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from usdt.base.errors import LanguageError, TracingError
+from usdt.base.frozen import frozen
+from usdt.bpf import features
+from usdt.bpf._uapi import MapType
+from usdt.bpf.maps import Map, MapSpec, possible_cpus
+from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
+from usdt.engine.compiler.codegen.model import ProgramVariant
+from usdt.engine.compiler.plan import ProbePlan
+from usdt.engine.compiler.record.layout import HEADER_SIZE
+from usdt.engine.programs.check.program import ProbeAt, check, check_one
+from usdt.engine.programs.check.site import site_of
+from usdt.engine.programs.codegen.action import (
+    SCRATCH_ENTRIES,
+    ProbeBody,
+    ProgramAction,
+)
+from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, value_size_of
+from usdt.engine.programs.codegen.names import map_name, scratch_name, stacks_name
+from usdt.engine.programs.types import Aggregate, AggregateType, size_of
+from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
+from usdt.engine.runtime.planner import AttachPlanner
+from usdt.engine.runtime.session import RingBufferSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from usdt.bpf.program import Program
+    from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.output.python_processes import PythonProcesses
+    from usdt.engine.programs.check.state import MapState, ProgramState
+    from usdt.engine.programs.events import Event
+    from usdt.engine.programs.syntax.program import Probe
+    from usdt.engine.runtime.attach.attach_points import AttachPoint
+
+__all__ = ("ProbeRequest", "ProgramSession")
+
+_BUCKETED = (Aggregate.HIST, Aggregate.LHIST)
+_BUCKETS_PER_KEY = 8  # entries for each key of a histogram
+_STACKS = 1 << 14  # most different stacks
+_NUMBER = struct.Struct("=I")
+
+
+@frozen
+class ProbeRequest:
+    """An attach point of a program as written.
+
+    Attributes:
+        index: the index of the probe in the program.
+        probe: the probe.
+        text: the attach point: ``kprobe:vfs_read``.
+        kind: its kind in bpftrace's terms: ``kretprobe``.
+        request: what the engine looks for; None for ``begin`` and ``end``.
+    """
+
+    index: int
+    probe: Probe
+    text: str
+    kind: str
+    request: ProbeText | None
+
+
+class _Planner(AttachPlanner):
+    # Plans the bodies of probes instead of records.
+    def __init__(self, session: ProgramSession, **settings: Any) -> None:
+        super().__init__(session.announce, **settings)
+        self._session = session
+
+    def plan(
+        self, request: ProbeText, points: Sequence[AttachPoint], declared: int
+    ) -> list[AttachRequest]:
+        del declared
+        made: list[AttachRequest] = []
+        bodies: dict[Any, ProbeBody] = {}
+        asked = self._session.asked(request)
+        for point in points:
+            key = (point.probe, point.function, point.arguments, point.registers)
+            if key not in bodies:
+                bodies[key] = self._session.body(asked, point)
+            variant = self.variant(request, point.probe, bodies[key])
+            returns = asked.kind in ("kretprobe", "uretprobe", "fexit")
+            made.append(AttachRequest(point, variant, on_return=returns))
+        return made
+
+    def variant(self, request: ProbeText, probe: str, body: ProbeBody) -> ProgramVariant:
+        """Return the variant of a body."""
+        plan = ProbePlan((), (), HEADER_SIZE, kernel=body.kernel, body=body)
+        return self._variant(request, probe, plan)
+
+
+class _Events:
+    # Splits the bytes of a ring buffer into events.
+    def __init__(self, state: ProgramState) -> None:
+        self._state = state
+
+    def add(self, number: int, probe: str, plan: ProbePlan) -> None:
+        pass
+
+    def batches(self, data: bytes) -> Iterator[list[tuple[Event, bytes]]]:
+        words = memoryview(data).cast("I")
+        found: list[tuple[Event, bytes]] = []
+        at = 0
+        while at < len(words):
+            following = at + record_words(words[at])
+            if not words[at] & DISCARD:
+                body = data[at * 4 + HEADER : following * 4]
+                found.append((self._state.events[_NUMBER.unpack_from(body)[0]], body))
+            at = following
+        yield found
+
+    def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
+        del pids
+        raise TracingError("programs record no Python stacks")
+
+
+class ProgramSession(RingBufferSession):
+    """Attached probes of a program; a context manager.
+
+    Args:
+        state: the state of the program's check.
+        probes: the probes.
+        max_keys: entries of a map that is not declared with a size.
+        settings: as for :class:`RingBufferSession`.
+    """
+
+    def __init__(
+        self,
+        state: ProgramState,
+        probes: Sequence[ProbeRequest],
+        *,
+        max_keys: int,
+        accept: TaskFilter | None = None,
+        **settings: Any,
+    ) -> None:
+        self.state = state
+        self._probes = tuple(probes)
+        self._max_keys = max_keys
+        self._made: dict[str, Map] = {}
+        self._action = ProgramAction(atomics=features.have_fetching_atomics())
+        self._waiting: list[tuple[ProbeText, list[AttachPoint]]] | None = []
+        self._ends: list[tuple[str, Program]] = []
+        self._checked: dict[tuple[int, AttachPoint], ProbeBody] = {}
+        super().__init__(
+            _Events(state), accept=accept, action=self._action, may_sleep=False, **settings
+        )
+
+        self._attacher.serve_all_tasks()
+
+    def _make_planner(self, **settings: Any) -> AttachPlanner:
+        settings.pop("stacks")
+        settings.pop("copies")
+        return _Planner(self, **settings)
+
+    def attach(
+        self, request: ProbeText, points: Sequence[AttachPoint], *, declared: int | None = None
+    ) -> list[AttachFailure]:
+        """Attach as :meth:`BpfSession.attach`; before :meth:`start`, only collect."""
+        if self._waiting is not None:
+            self._waiting.append((request, list(points)))
+            return []
+        return super().attach(request, points, declared=declared)
+
+    def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
+        """Return None: the program is checked when all probes are known."""
+        del request, point
+        return None
+
+    def asked(self, request: ProbeText) -> ProbeRequest:
+        """Return the probe of a request."""
+        return next(one for one in self._probes if one.request is request)
+
+    def body(self, asked: ProbeRequest, point: AttachPoint) -> ProbeBody:
+        """Return what a probe does at an attach point."""
+        found = self._checked.get((asked.index, point))
+        return found or check_one(self.state, self._at(asked, point))
+
+    def _at(self, asked: ProbeRequest, point: AttachPoint | None) -> ProbeAt:
+        site = site_of(asked.index, self.state.text, asked.text, asked.kind, point)
+        return ProbeAt(asked.probe, site)
+
+    def start(self) -> list[AttachFailure]:
+        """Check the program, make its maps, run ``begin`` and attach the probes.
+
+        Returns:
+            The attach points that could not be attached, with the errors.
+
+        Raises:
+            LanguageError: a name is unknown, or values do not fit.
+            TracingError: nothing can be attached.
+        """
+        waiting, self._waiting = self._waiting or [], None
+        found = [(self.asked(request), point) for request, points in waiting for point in points]
+        alone = [(one, None) for one in self._probes if one.request is None]
+        every = [*found, *alone]
+        bodies = check(self.state, [self._at(asked, point) for asked, point in every])
+        self._checked = {
+            (asked.index, point): body
+            for (asked, point), body in zip(every, bodies, strict=True)
+            if point is not None
+        }
+        self._make_maps()
+        self._load_ends(
+            [(one, body) for (one, _), body in zip(alone, bodies[len(found) :], strict=True)]
+        )
+        self._start()
+        self.run("begin")
+        failures: list[AttachFailure] = []
+        for request, points in waiting:
+            failures += super().attach(request, points)
+        return failures
+
+    def _load_ends(self, alone: Sequence[tuple[ProbeRequest, ProbeBody]]) -> None:
+        # Load the probes begin and end.
+        for asked, body in alone:
+            number = -1 - asked.index
+            self._action.bodies[number] = body
+            self._scratch(body)
+            plan = ProbePlan((), (), HEADER_SIZE, kernel=True, body=body)
+            index = self._planner.counter_of(asked.kind)
+            program = self._attacher.load_to_run(ProgramVariant(number, index, plan))
+            self._resources.callback(program.close)
+            self._ends.append((asked.kind, program))
+
+    def run(self, kind: str) -> None:
+        """Run the probes ``begin`` or ``end``, in the order of the program."""
+        for which, program in self._ends:
+            if which == kind:
+                program.run()
+
+    def drain(self) -> Iterator[list[Any]]:
+        """Detach everything, run ``end``, then yield the remaining batches."""
+        self._attacher.close()
+        self.run("end")
+        yield from super().drain()
+
+    def announce(self, variant: ProgramVariant, probe: str, request: ProbeText) -> None:
+        """Take the body of a variant, before its program is made."""
+        del probe, request
+        body = variant.plan.body
+        if not isinstance(body, ProbeBody):
+            raise TypeError(body)
+        self._action.bodies[variant.number] = body
+        self._scratch(body)
+
+    # ------------------------------------------------------------ maps
+
+    def _make_maps(self) -> None:
+        for found in self.state.maps.values():
+            if found.value is not None:
+                self._add_map(map_name(found.variable), self._spec(found))
+        for frames in self.state.stacks:
+            spec = MapSpec(MapType.STACK_TRACE, 4, 8 * frames, _STACKS, "stacks")
+            self._add_map(stacks_name(frames), spec)
+
+    def _spec(self, found: MapState) -> MapSpec:
+        key = 8 if found.key is None else size_of(found.key)
+        entries = found.entries or (self._max_keys if found.keyed else 1)
+        kind, value = MapType.HASH, found.value
+        if isinstance(value, AggregateType):
+            if value.function in _BUCKETED:
+                key, entries = (
+                    key + BUCKET_SIZE,
+                    (entries if found.keyed else 1 << 9) * _BUCKETS_PER_KEY,
+                )
+            kind = MapType.LRU_PERCPU_HASH if found.kind == "percpulruhash" else MapType.PERCPU_HASH
+            return MapSpec(kind, key, value_size_of(value), entries, "map")
+        if found.kind == "lruhash":
+            kind = MapType.LRU_HASH
+        return MapSpec(kind, key, 8 if value is None else size_of(value), entries, "map")
+
+    def _scratch(self, body: ProbeBody) -> None:
+        name = scratch_name(body.scratch)
+        if body.scratch and name not in self._made:
+            entries = possible_cpus() * SCRATCH_ENTRIES
+            self._add_map(name, MapSpec(MapType.ARRAY, 4, body.scratch, entries, "scratch"))
+
+    def _add_map(self, name: str, spec: MapSpec) -> None:
+        made = self._made[name] = spec.create()
+        self._resources.callback(made.close)
+        self._attacher.add_maps({name: made})
+
+    def map_of(self, found: MapState) -> Map | None:
+        """Return a map of the kernel; None if nothing is assigned to it."""
+        return self._made.get(map_name(found.variable))
+
+    def stacks_of(self, frames: int) -> Map:
+        """Return the map of stacks of so many frames."""
+        return self._made[stacks_name(frames)]
