@@ -117,6 +117,7 @@ class Debuginfod:
         def show(done: int, total: int) -> None:
             progress.report(f"downloading {url}, {done / (1 << 20):.1f} MiB", done, total)
 
+        progress.report(f"downloading {url}")  # the wait for the first byte counts as well
         download(url, descriptor, self._bounds or Bounds.of_environment(), show)
 
     def _fail(self, server: str, why: str) -> bool:
