@@ -9,9 +9,10 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+NOX_ARGS ?=
 ARCH ?= amd64
 
-.PHONY: help setup demo test test-vm test-vm-all test-release vm lint docs fuzz torture bench testbins packages dist deb pyz clean
+.PHONY: help setup demo test test-vm test-vm-all test-release test-pythons vm lint docs fuzz torture bench testbins packages dist deb pyz clean
 
 # An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
 # Python is gone, is made again.
@@ -57,13 +58,17 @@ vm: $(STAMP) testbins  ## KERNEL=6.1 [ARCH=amd64] [TEST='tests/live -x']: a shel
 test-release: $(STAMP)  ## the Debian package: builds twice, lintian, what is in it; two minutes
 	@USDT_RELEASE=1 $(VENV)/bin/pytest -q -o faulthandler_timeout=0 $(PYTEST_ARGS) tests/release
 
+# Its environments are in build/nox; NOX_ARGS='-s tests-3.14 -- tests/elf' chooses.
+test-pythons: dist  ## the wheel with other Pythons, up to the newest: half an hour
+	@$(VENV)/bin/nox -f tools/noxfile.py $(NOX_ARGS)
+
 lint: $(STAMP)  ## ruff, mypy, and which way imports point
 	@echo 'lint: ruff check, ruff format, mypy --strict, import-linter'
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check . \
 		|| { echo 'lint: not formatted; run: $(VENV)/bin/ruff format .' >&2; exit 1; }
 	@$(VENV)/bin/mypy --no-error-summary
-	@$(VENV)/bin/mypy --no-error-summary --strict bench/*.py examples/*.py tools/*.py
+	$(VENV)/bin/mypy --no-error-summary --strict bench/*.py examples/*.py tools/*.py
 	@words=$$($(VENV)/bin/lint-imports --no-cache --no-logo) \
 		|| { echo "$$words" >&2; echo 'lint: imports must point down only; see docs/architecture.md' >&2; exit 1; }
 

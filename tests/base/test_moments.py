@@ -68,7 +68,7 @@ def test_a_time_of_day_is_the_next_one() -> None:
         pytest.param("@999999999999", "more than 366 days ahead", id="far ahead"),
         pytest.param("9999-12-31T23:59:59Z", "more than 366 days ahead", id="the last date"),
         pytest.param("25:00", "25:00 is no time: hour must be in 0..23", id="hour 25"),
-        pytest.param("2026-02-30T00:00:00Z", "is no time: day is out of range", id="30 February"),
+        pytest.param("2026-02-30T00:00:00Z", "is no time: day ", id="30 February"),
         pytest.param("noon", "'noon' is no time; write 14:30", id="a word"),
         pytest.param("", "'' is no time; write 14:30", id="nothing"),
         pytest.param("@" + "9" * 5000, "is no time; write", id="many digits"),
