@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,10 @@ def as_nobody(question: Callable[[], object]) -> Any:
     if os.geteuid() != 0:
         pytest.skip("needs root, to become another user")
     read, write = os.pipe()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # Python 3.12 and newer warn if a library has started threads: the child does not touch it.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid == 0:
         try:
             os.setgroups([])
