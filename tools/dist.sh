@@ -15,6 +15,7 @@ git clone --quiet --no-tags . "$copy/checkout"
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 umask 022
+rm -f "$to"/usdt_toolkit-*  # of other versions: what follows takes all that is there
 cd "$copy/checkout"
 if ! words=$("$venv/bin/python" -m build --no-isolation --outdir "$to" 2>&1); then
     tail -n 20 <<<"$words" >&2
