@@ -25,7 +25,7 @@ pytestmark = [requires_root, pytest.mark.usefixtures("ringbuf")]
 
 _PROBE = "threads:hit"
 _HITS = 40  # of one order to fire
-_WAIT = patient(8)  # seconds in which the tools below are attached, on a busy machine
+_WAIT = patient(12)  # seconds in which the tools below are attached, on a busy machine
 
 
 @pytest.fixture(scope="module")
