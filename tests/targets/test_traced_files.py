@@ -8,6 +8,7 @@ import pytest
 from fixtures import build
 
 from usdt.base.errors import ElfError
+from usdt.base.frozen import replace
 from usdt.procfs.mapped_files import file_identity
 from usdt.targets.traced_files import KnownFiles, TracedFile
 
@@ -37,9 +38,11 @@ def test_a_file_that_is_no_program_is_an_error_only_if_it_is_named(tmp_path: Pat
 def test_an_earlier_file_is_forgotten_unless_it_is_attached() -> None:
     file, files = traced(build("default", "strings")), KnownFiles()
     files[file].searched.add((None, 0))
-    files.forget(file)
+    files.renew(file)
+    assert files[file].searched  # it is the same file
+    files.renew(replace(file, renewed=True))
     assert not files[file].searched
     files[file].searched.add((None, 0))
     files[file].attached = True
-    files.forget(file)
+    files.renew(replace(file, renewed=True))
     assert files[file].searched
