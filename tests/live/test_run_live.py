@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -246,6 +247,49 @@ def test_declared_maps_and_settings(run: Run) -> None:
     assert run(text) == "@l[2]: 2\n@m[1]: 1\n"
 
 
+_DEFINED = (
+    "enum color { RED, GREEN = 5, BLUE } typedef unsigned short tiny;"
+    "struct inner { char c; tiny s; };"
+    "struct outer { int a; struct inner in[2]; uint64_t x : 3; uint64_t y : 5; char *name; };"
+    "struct packed { char c; int i; } __attribute__((packed)); union both { int i; char c[9]; };"
+)
+
+
+def test_types_of_the_program_are_laid_out_as_in_c(run: Run) -> None:
+    text = (
+        f"{_DEFINED} BEGIN {{ print((sizeof(struct inner), sizeof(struct outer)));"
+        " print((sizeof(struct packed), sizeof(union both))); print((RED, GREEN, BLUE));"
+        " print((offsetof(struct outer, in), offsetof(struct outer, name))); exit(); }"
+    )
+    assert run(text) == "(4, 24)\n(5, 12)\n(0, 5, 6)\n(4, 16)\n"
+
+
+_C = """
+#include <sys/sdt.h>
+struct inner { char c; unsigned short s; };
+struct outer { int a; struct inner in[2]; unsigned long x : 3, y : 5; char *name; };
+int main(void)
+{
+    char name[] = "a name";
+    struct outer one = {-42, {{'a', 1}, {'b', 2}}, 5, 17, name};
+    DTRACE_PROBE1(defined, hit, &one);
+    return 0;
+}
+"""
+
+
+def test_memory_of_a_program_by_its_own_types(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "defined.c").write_text(_C)
+    words = ("gcc", "-o", tmp_path / "defined", tmp_path / "defined.c")
+    subprocess.run(words, check=True)
+    text = (
+        f"{_DEFINED} usdt:{tmp_path}/defined:defined:hit {{ $o = (struct outer *)arg0;"
+        ' printf("%d %c %d %d %d %s\\n", $o->a, $o->in[1].c, $o->in[1].s, $o->x, $o->y,'
+        " str($o->name)); }"
+    )
+    assert run(text, command=str(tmp_path / "defined")) == "-42 b 2 5 17 a name\n"
+
+
 def test_macros(run: Run) -> None:
     text = "macro twice(x) { x + x } BEGIN { print(twice(4) * 2); exit(); }"
     assert run(text) == "16\n"
@@ -281,6 +325,9 @@ _REFUSED = {
     "BEGIN { print(retval); }": "begin has no retval: it is no function's return",
     "nosuch:x { }": "'nosuch' is no kind of probe",
     "BEGIN { print(((struct nosuch *)1)->x); }": "no type 'struct nosuch'",
+    "struct a { struct b c; } BEGIN { }": "struct b is not defined before",
+    "struct a { int b : 33; } BEGIN { }": "a bit field has 0 to 32 bits here, not 33",
+    "struct a { char b[2000000]; } BEGIN { }": "the array is larger than 1 MiB",
     "config = { max_strle = 4 } BEGIN { }": "unknown setting 'max_strle'; did you mean max_strlen?",
     "let @x = heap(4); BEGIN { }": "heap is no kind of map; there are hash, lruhash",
     "BEGIN { @x = hist(1); print(@x + 1); }": "@x holds hist(): it can be printed, not read",

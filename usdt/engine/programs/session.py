@@ -187,7 +187,10 @@ class ProgramSession(RingBufferSession):
         return found or check_one(self.state, self._at(asked, point))
 
     def _at(self, asked: ProbeRequest, point: AttachPoint | None) -> ProbeAt:
-        site = site_of(asked.index, self.state.text, asked.text, asked.kind, point)
+        state = self.state
+        site = site_of(
+            asked.index, state.text, asked.text, point, kind=asked.kind, defined=state.defined
+        )
         return ProbeAt(asked.probe, site)
 
     def start(self) -> list[AttachFailure]:

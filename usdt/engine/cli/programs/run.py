@@ -132,6 +132,10 @@ class _Run:
             unsafe=values["unsafe"],
         )
         self._state.declare(program.maps)
+        if program.definitions:
+            from usdt.engine.programs.definitions import Definitions  # noqa: PLC0415 - few programs
+
+            self._state.defined = Definitions(program.definitions, source)
         self._session: ProgramSession
 
     def run(self) -> int:

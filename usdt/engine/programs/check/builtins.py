@@ -72,7 +72,10 @@ class BuiltinChecker(OperatorChecker):
         raise self.error(node, f"unknown name {name!r}{hint}")
 
     def constant_of(self, name: str) -> int | None:
-        """Return a constant of headers, or of an enumeration of the kernel; None for others."""
+        """Return a constant of headers, or of an enumeration; None for other names."""
+        defined = self.state.defined
+        if defined is not None and name in defined.enumerators:
+            return defined.enumerators[name]
         found = constants().get(name)
         return enumerators().get(name) if found is None else found
 

@@ -9,7 +9,7 @@ from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.btf.lookup import find_type
 from usdt.engine.compiler.constant_folding import fold
-from usdt.engine.compiler.ir import U64, Arithmetic, Deref, Number
+from usdt.engine.compiler.ir import U64, Arithmetic, Convert, Deref, Number
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.compiler.resolve.names import resolve_register
 from usdt.engine.language import tree as language
@@ -292,6 +292,28 @@ class CallChecker(BuiltinChecker):
             case IntegerType(size=size) | StringType(size=size) | StructType(size=size):
                 return constant(size)
         return constant(size_of(kind))
+
+    def _offsetof(self, node: tree.OffsetOf) -> Scalar:
+        # The address of the member in a structure at 0.
+        target = node.operand
+        if not isinstance(target, tree.NamedType):
+            raise self.error(node, "offsetof() takes a type and a member")
+        pointer = tree.PointerType(target, target.start, target.end)
+        nothing = tree.Integer(0, target.start, target.end)
+        object_: tree.Expression = tree.Cast(pointer, nothing, node.start, node.end)
+        for number, name in enumerate(node.path):
+            object_ = tree.Member(object_, name, not number, node.start, node.end)
+        found = self.value(object_)
+        match found:
+            case Read(address=Scalar(node=Number(value=offset))):
+                return constant(offset)
+            case ReadText(address=Scalar(node=Number(value=offset))):
+                return constant(offset)
+            case Scalar(node=Deref(address=Number(value=offset))):
+                return constant(offset)
+            case Scalar(node=Convert(operand=Deref(address=Number(value=offset)))):
+                return constant(offset)
+        raise self.error(node, "this member has no offset in bytes: it is a bit field")
 
     def _size_of_named(self, node: tree.Expression, name: str) -> int:
         errors: list[BtfError] = []

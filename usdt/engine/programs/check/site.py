@@ -6,39 +6,23 @@ import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported
-from usdt.base.frozen import frozen
+from usdt.base.frozen import field, frozen
 from usdt.engine.compiler.scope import Scope
-from usdt.engine.language.c_type_names import NAMED_TYPES
 from usdt.engine.language.tree import TypeKind, TypeName
+from usdt.engine.programs.integer_types import INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from usdt.engine.compiler.resolve.btf_types import BtfTypes
     from usdt.engine.compiler.scope import TypeProvider
+    from usdt.engine.programs.definitions import Definitions
     from usdt.engine.programs.syntax.tree import NamedType
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
 __all__ = ("Site", "enumerators", "kernel_types", "site_of")
 
 _KINDS = {"struct": TypeKind.STRUCT, "union": TypeKind.UNION, "enum": TypeKind.ENUM}
-# bpftrace's names of integers, and C's → bytes and whether signed.
-_INTEGERS = {
-    **{f"int{bits}": (bits // 8, True) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": (bits // 8, False) for bits in (8, 16, 32, 64)},
-    "char": (1, True),
-    "signed char": (1, True),
-    "unsigned char": (1, False),
-    "short": (2, True),
-    "unsigned short": (2, False),
-    "int": (4, True),
-    "unsigned int": (4, False),
-    "long": (8, True),
-    "unsigned long": (8, False),
-    "long long": (8, True),
-    "unsigned long long": (8, False),
-    **NAMED_TYPES,
-}
 
 
 @functools.cache
@@ -84,6 +68,7 @@ class Site:
         kind: the kind of the probe: ``uprobe``, ``begin``.
         kernel: whether addresses may be in the kernel.
         returns: whether it is the return of a function.
+        defined: the types that the program defines.
     """
 
     index: int
@@ -93,9 +78,13 @@ class Site:
     kind: str
     kernel: bool
     returns: bool = False
+    defined: Definitions | None = field(default=None, compare=False)
 
     def type_sources(self) -> Iterator[TypeProvider]:
-        """Yield what knows types here: that of the probe first, then the kernel's."""
+        """Yield what knows types here: the program, then the probe, then the kernel."""
+        own = None if self.defined is None else self.defined.types(kernel=self.kernel)
+        if own is not None:
+            yield own
         if self.scope.types is not None:
             yield self.scope.types
         kernel = kernel_types()
@@ -108,16 +97,25 @@ class Site:
             return TypeName(_KINDS[node.tag], node.name, 0, signed=False, pointers=pointers)
         if node.name == "void":
             return TypeName(TypeKind.VOID, "void", 0, signed=False, pointers=pointers)
-        if node.name in _INTEGERS:
-            size, signed = _INTEGERS[node.name]
+        if node.name in INTEGERS:
+            size, signed = INTEGERS[node.name]
             return TypeName(TypeKind.INTEGER, node.name, size, signed, pointers)
         return TypeName(TypeKind.TYPEDEF, node.name, 0, signed=False, pointers=pointers)
 
 
-def site_of(index: int, text: str, probe: str, kind: str, point: AttachPoint | None) -> Site:
+def site_of(
+    index: int,
+    text: str,
+    probe: str,
+    point: AttachPoint | None,
+    *,
+    kind: str,
+    defined: Definitions | None = None,
+) -> Site:
     """Return a probe at an attach point; None: one that has none, such as ``begin``."""
     if point is None:
-        return Site(index, Scope(text, probe, {}, 0), probe, "", kind, kernel=True)
+        scope = Scope(text, probe, {}, 0)
+        return Site(index, scope, probe, "", kind, kernel=True, defined=defined)
     named = {one.name: one for one in point.arguments}
     numbers = [name for name in named if name.startswith("arg") and name[3:].isdigit()]
     scope = Scope(
@@ -137,4 +135,5 @@ def site_of(index: int, text: str, probe: str, kind: str, point: AttachPoint | N
         kind,
         kernel=point.kernel_target is not None,
         returns=kind in ("kretprobe", "uretprobe", "fexit"),
+        defined=defined,
     )

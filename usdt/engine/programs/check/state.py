@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.base.errors import LanguageError
+    from usdt.engine.programs.definitions import Definitions
     from usdt.engine.programs.syntax.program import MapDeclaration
     from usdt.engine.programs.syntax.source import Source
 
@@ -95,6 +96,7 @@ class ProgramState:
     Attributes:
         maps: the maps by name.
         events: the events by number.
+        defined: the types that the program defines.
         stacks: the numbers of frames of the stacks that are recorded.
         user_symbols: whether symbols of processes are shown.
         changed: whether a type has become known, or wider, in this pass.
@@ -120,6 +122,7 @@ class ProgramState:
         self.max_string = max_string
         self.maps: dict[str, MapState] = {}
         self.events: list[Event] = []
+        self.defined: Definitions | None = None
         self.stacks: set[int] = set()
         self.user_symbols = False
         self.variables: dict[tuple[int, int], Type] = {}
