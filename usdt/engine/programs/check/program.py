@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, ProgramError
 from usdt.base.frozen import frozen
+from usdt.engine.programs.check.kernels import check_kernel
 from usdt.engine.programs.check.statements import StatementChecker
 from usdt.engine.programs.codegen.action import ProbeBody, scratch_size
 
@@ -38,6 +39,7 @@ def check(state: ProgramState, probes: Sequence[ProbeAt]) -> list[ProbeBody]:
 
     Raises:
         LanguageError: a name is unknown, or values do not fit.
+        NotSupported: this kernel cannot run it.
     """
     for _ in range(_MOST_PASSES):
         state.changed = False
@@ -55,11 +57,13 @@ def check_one(state: ProgramState, one: ProbeAt) -> ProbeBody:
 
     Raises:
         LanguageError: as :func:`check`; also if it needs wider types than those that are in use.
+        NotSupported: this kernel cannot run it.
     """
     statements = _statements(state, one)
     if state.changed:
         reason = f"{one.site.probe}: its values are larger than those of the maps in use"
         raise state.error(one.probe.start, reason)
+    check_kernel(statements)
     kernel = one.site.kernel
     return ProbeBody(statements, kernel, scratch_size(statements, kernel=kernel))
 

@@ -1,0 +1,53 @@
+"""What programs need of the kernel."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import NotSupported
+from usdt.engine.programs.typed import AggregateNumber, FindText, ForMap, Loop, MapLength
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.programs.typed import Statement
+
+__all__ = ("check_kernel",)
+
+# Node → what it is, and the first Linux with the helper that it calls: bpf_loop() (commit
+# e6f2dd0f8067), bpf_for_each_map_elem() (69c087ba6225), bpf_map_lookup_percpu_elem()
+# (07343110b293).
+_SINCE: dict[type, tuple[str, tuple[int, int]]] = {
+    Loop: ("a loop in a program", (5, 17)),
+    FindText: ("strcontains()", (5, 17)),
+    ForMap: ("for over a map", (5, 13)),
+    MapLength: ("len() of a map", (5, 13)),
+    AggregateNumber: ("reading the result of count() and the like", (5, 19)),
+}
+
+
+def check_kernel(statements: Sequence[Statement], release: str | None = None) -> None:
+    """Check that a kernel can run the statements of a probe.
+
+    Args:
+        statements: the statements.
+        release: of the kernel; None: of this one.
+
+    Raises:
+        NotSupported: it lacks what one of them needs.
+    """
+    words = (release or os.uname().release).split(".")
+    version = tuple(int("".join(c for c in word if c.isdigit()) or 0) for word in words[:2])
+    ahead: list[object] = [*statements]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, tuple):
+            ahead += node
+            continue
+        needs = _SINCE.get(type(node))
+        if needs is not None and version < needs[1]:
+            raise NotSupported(*needs)
+        module = type(node).__module__
+        if module == Loop.__module__:
+            ahead += [getattr(node, name) for name in type(node).__match_args__]  # type: ignore[attr-defined]
