@@ -171,6 +171,11 @@ _LOOPS = {
         "go\nend\n",
     ),
     "map": ('@m[7] = 8; for ($kv : @m) { printf("%d %d", $kv.0, $kv.1); } clear(@m);', "7 8"),
+    "map of counts": (
+        '@m[1, "x"] = count(); @m[1, "x"] = count(); for ($k : @m) { print($k); } clear(@m);',
+        "((1, x), 2)\n",
+    ),
+    "map of averages": ("@m[3] = avg(4); for ($kv : @m) { print($kv); } clear(@m);", "(3, 4)\n"),
     "strings": (
         '$s = "abcdefghij"; for ($i : 0..2) { printf("%s%d", $s, $i); }',
         "abcdefghij0abcdefghij1",

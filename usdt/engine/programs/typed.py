@@ -424,12 +424,18 @@ class Loop:
 
 @frozen
 class ForMap:
-    """``for ($kv : @map)``; ``variable`` is a tuple of the key and the value."""
+    """``for ($kv : @map)``; ``variable`` is a tuple of the key and the value.
+
+    Attributes:
+        value: the number that count() and the like have computed for the key; None: the value is
+            that of the entry.
+    """
 
     map: MapVariable
     variable: Variable
     type: TupleType
     body: tuple[Statement, ...]
+    value: Scalar | None = None
 
 
 @frozen

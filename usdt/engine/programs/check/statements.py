@@ -19,6 +19,7 @@ from usdt.engine.programs.typed import (
     SetMap,
     SetVariable,
     Statement,
+    VariableBytes,
 )
 from usdt.engine.programs.types import (
     INT64,
@@ -245,18 +246,18 @@ class StatementChecker(CallChecker):
     def _for_map(self, node: tree.For, whole: tree.Map) -> tuple[Statement, ...]:
         found = self.state.map(whole.name, whole.start)
         key, value = found.key or INT64, found.value or INT64
-        if isinstance(value, AggregateType):
-            reason = (
-                f"{whole.name} holds {spelled(value)}: only maps of plain values are gone through"
-            )
-            raise self.error(whole, reason)
-        kind = TupleType((key, value))
+        aggregate = value if isinstance(value, AggregateType) else None
+        kind = TupleType((key, INT64 if aggregate is not None else value))
         self.scopes.append({})
         variable = self.new_variable(kind)
+        number = None
+        if aggregate is not None:
+            taken = self.element(VariableBytes(variable, kind), 0)
+            number = self.aggregate_number(whole, found, taken, aggregate)
         self.scopes[-1][node.variable.name] = variable
         body = self.block(node.block)
         self.scopes.pop()
-        return (ForMap(found.variable, variable, kind, body),)
+        return (ForMap(found.variable, variable, kind, body, number),)
 
     # ------------------------------------------------------------ blocks as values
 

@@ -261,15 +261,21 @@ class ValueChecker:
             self.state.changed = True
             kind = INT64
         if isinstance(kind, AggregateType):
-            if kind.function in (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES):
-                name = f"{found.variable.name} holds {kind.function.value}()"
-                raise self.error(node, f"{name}: it can be printed, not read")
-            signed = kind.signed and kind.function is not Aggregate.COUNT
-            what = AggregateNumber(found.variable, key, kind)
-            return self.step(what, INT64 if signed else UINT64)
+            return self.aggregate_number(node, found, key, kind)
         if is_number(kind):
             return self.step(MapNumber(found.variable, key), kind)
         return MapBytes(found.variable, key, kind)
+
+    def aggregate_number(
+        self, node: tree.Expression, found: MapState, key: Value, kind: AggregateType
+    ) -> Scalar:
+        """Return what count() and the like have computed for a key."""
+        if kind.function in (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES):
+            name = f"{found.variable.name} holds {kind.function.value}()"
+            raise self.error(node, f"{name}: it can be printed, not read")
+        signed = kind.signed and kind.function is not Aggregate.COUNT
+        what = AggregateNumber(found.variable, key, kind)
+        return self.step(what, INT64 if signed else UINT64)
 
     def _increment(self, node: tree.Increment) -> Scalar:
         by = 1 if node.op == "++" else -1

@@ -306,5 +306,11 @@ class _LoopEmitter:
         kind = statement.type
         place = self._frame.variable(statement.variable, size_of(kind))
         key, value = kind.elements
+        behind = Place(place.base, place.offset + size_of(key))
         emitter.copy_from(R2, place, size_of(key), keep=R3)
-        emitter.copy_from(R3, Place(place.base, place.offset + size_of(key)), size_of(value))
+        if statement.value is None:
+            emitter.copy_from(R3, behind, size_of(value))
+            return
+        mark = self._frame.mark()
+        emitter.put(statement.value, behind)
+        self._frame.release(mark)
