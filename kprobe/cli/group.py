@@ -52,6 +52,7 @@ kprobe heatmap 'syscall:write(count)' -i 0.5 -d 60 -o writes.svg
 
 _COMMANDS = {
     **tracing_commands("kprobe", _PROBES, _EXAMPLES),
+    "run": ("usdt.engine.cli.programs.command:run", "Run a program in bpftrace's language."),
     "top": ("kprobe.cli.top:top", "Show rates and latencies of probes, live."),
     "list": ("kprobe.cli.listing:list_functions", "List functions, tracepoints and system calls."),
     "info": ("kprobe.cli.info:info", "Show C prototypes, fields of tracepoints, and types."),

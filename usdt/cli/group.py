@@ -59,7 +59,7 @@ _COMMANDS = {
     "record": ("usdt.cli.record:record", "Write every hit to a file, at full speed."),
     "report": ("usdt.cli.report:report", "Decode a recording."),
     **_TRACING,
-    "run": ("usdt.cli.run:run", "Run a program in bpftrace's language."),
+    "run": ("usdt.engine.cli.programs.command:run", "Run a program in bpftrace's language."),
     "top": ("usdt.cli.top:top", "Show rates and latencies of probes, live."),
     "merge": ("usdt.cli.merge:merge", "Add up the results of several machines or runs."),
     "flame": ("usdt.cli.flame:flame", "Draw a flame graph of a file, or of two."),

@@ -1,1 +1,1 @@
-"""Commands that run programs in bpftrace's language: :mod:`.run`."""
+"""``run``: :mod:`.command` has its options, :mod:`.run` runs the program."""

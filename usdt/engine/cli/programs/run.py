@@ -1,4 +1,4 @@
-"""``run``: run a program in bpftrace's language."""
+"""Runs of programs in bpftrace's language."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import click
 from usdt.base.errors import TargetError, TracingError
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.engine.cli.click_group import say
-from usdt.engine.cli.options import combined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,38 +27,7 @@ if TYPE_CHECKING:
     from usdt.engine.run.attach import AttachedProbes
     from usdt.engine.run.loop import StopSignals
 
-__all__ = ("run_options", "run_program")
-
-#: Adds the options and arguments of ``run``.
-run_options = combined(
-    click.argument("words", nargs=-1, metavar="[SCRIPT] [ARGS]..."),
-    click.option("-e", "text", metavar="PROGRAM", help="Run this text instead of a script."),
-    click.option(
-        "-p",
-        "--pid",
-        "pids",
-        type=int,
-        multiple=True,
-        metavar="PID",
-        help="Trace only this process.",
-    ),
-    click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it."),
-    click.option(
-        "-f",
-        "form",
-        type=click.Choice(("text", "json")),
-        default="text",
-        help="Format of the output.",
-    ),
-    click.option("-q", "--quiet", is_flag=True, help="Do not say how many probes are attached."),
-    click.option(
-        "-o", "--output", metavar="FILE", help="Write to FILE instead of standard output."
-    ),
-    click.option("--unsafe", is_flag=True, help="Allow system(), signal() and the like."),
-    click.option(
-        "-v", "--verbose", count=True, help="Say how probes are attached; -v -v: instructions."
-    ),
-)
+__all__ = ("run_program",)
 
 
 def run_program(values: dict[str, Any]) -> int:

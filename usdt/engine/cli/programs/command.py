@@ -1,0 +1,46 @@
+"""``usdt run`` and ``kprobe run``, which are one command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from usdt.engine.cli.target_options import process_option
+
+__all__ = ("run",)
+
+
+# \b keeps click from filling the paragraph below it.
+_HELP = """Run a program in bpftrace's language.
+
+SCRIPT is a file, or - for standard input. ARGS are $1, $2 and so on. Probes of programs and
+libraries fire in the processes of -p and -c alone; those of the kernel fire everywhere.
+
+\b
+usdt run script.bt
+usdt run -e 'uprobe:libc:malloc { @[comm] = count(); }'
+usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("words", nargs=-1, metavar="[SCRIPT] [ARGS]...")
+@click.option("-e", "text", metavar="PROGRAM", help="Run this text instead of a script.")
+@process_option
+@click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it.")
+@click.option(
+    *("-f", "form"),
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="Format of the output.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Do not say how many probes are attached.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option("--unsafe", is_flag=True, help="Allow system(), signal() and the like.")
+@click.option("-v", "--verbose", count=True, help="Twice: show the instructions of the probes.")
+def run(**values: Any) -> int:
+    """Run a program in bpftrace's language."""
+    from usdt.engine.cli.programs.run import run_program  # noqa: PLC0415 - not for --help
+
+    return run_program(values)
