@@ -5,6 +5,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 
+# Python keeps its bytecode here whatever the environment says: the tests start the commands thousands of
+# times, and each start would compile all of their modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
