@@ -141,7 +141,8 @@ def test_probes_of_the_kernel(probe: str) -> None:
 
 def mounted_tracefs(*capabilities: str) -> tuple[str, ...]:
     """The words that run a command with these capabilities, where tracefs is mounted as usual."""
-    shell = f'mount -t tracefs none {MOUNT_POINT} && chmod 700 {MOUNT_POINT} && exec "$@"'
+    forget = f"while umount {MOUNT_POINT} 2>/dev/null; do :; done"
+    shell = f'{forget}; mount -t tracefs none {MOUNT_POINT} && chmod 700 {MOUNT_POINT} && exec "$@"'
     unshare = need_program("unshare", "util-linux")
     return (unshare, "-m", "/bin/sh", "-c", shell, "sh", *as_user.words(*capabilities))
 

@@ -76,7 +76,9 @@ def test_a_machine_that_dies_keeps_what_it_had_sent(machines: SshMachines) -> No
         rest = child.stdout.read()
     lines = [*seen, *map(json.loads, rest.splitlines())]
     closing = lines[-1]["fleet"]
-    assert (closing["answered"], closing["failed"], child.returncode) == (3, 1, 1)
+    # Those that have not ended 2 s after ^C are late: on a busy machine.
+    ended = closing["answered"] + closing["late"]
+    assert (ended, closing["failed"], child.returncode) == (3, 1, 1)
     (reason,) = closing["reasons"]
     dead = reason["nodes"]
     assert [one for one in lines if one.get("host") == dead]
@@ -99,7 +101,7 @@ def test_a_machine_whose_link_is_cut_is_lost_and_ends_itself(machines: SshMachin
         until(lambda: tracing_processes(mark) == 2, "both machines to trace", timeout=60)
         for _ in range(50):
             os.getppid()
-        time.sleep(2)  # results are sent every half second
+        time.sleep(6)  # results are sent every half second, on a machine that is not busy
         machines.cut(machines.addresses[-1])
         until(lambda: len(far_processes(mark)) == 1, "the far end to end", timeout=90)
         assert tracing_processes(mark) == 1

@@ -80,7 +80,6 @@ def _on_these(command: str) -> str:
     ("page", "least"),
     [
         pytest.param("stacks", 6, id="stacks"),
-        pytest.param("flame-graphs", 7, id="flame graphs"),
         pytest.param("report-pages", 5, id="report pages"),
         pytest.param("parquet", 5, id="Parquet"),
         pytest.param("following", 3, id="children"),
