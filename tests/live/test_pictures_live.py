@@ -57,8 +57,9 @@ def test_spans_weigh_their_duration(tmp_path: Path) -> None:
     assert duration["endValue"] > hits["endValue"] > 0
 
 
+# It waits until the tracer surely knows it: the stacks of hits before have no Python functions.
 _WRITES = """
-import os
+import os, time; time.sleep(3)
 def sell():
     os.getppid()
 def serve():
