@@ -6,7 +6,8 @@ Each module is one concept. A *spec* is a value, made and tested without a kerne
 asm/                       instructions: assembled, encoded, shown as text
 program, maps              specs and objects; ``objects``: those that others made, and BTF objects
 link, kprobes              attaching to user space, tracepoints, kernel functions; ``rcu``
-ringbuf, perf_sideband     the BPF ring buffer; mappings, execs and forks of all processes
+ringbuf                    the BPF ring buffer
+perf/                      counters that run programs; mappings, execs and forks of all processes
 features                   what the kernel supports
 capabilities, privileges   what this process lacks; what each thing needs, and giving up the rest
 

@@ -81,7 +81,7 @@ class BuiltinChecker(OperatorChecker):
 
     def _builtin(self, name: str, node: tree.Expression) -> Value | None:
         if name in _ENGINE:
-            return Scalar(Builtin(name, UINT64_NODE[name]), UINT64)
+            return Scalar(Builtin(name, _NODE_TYPES[name]), UINT64)
         if name.startswith("arg") and name[3:].isdigit():
             return self.named(name, node)
         if name in ("ppid", "pcomm"):
@@ -151,7 +151,7 @@ class BuiltinChecker(OperatorChecker):
         return self.named("return", node)
 
 
-UINT64_NODE = {
+_NODE_TYPES = {
     "cgroup": U64,
     **dict.fromkeys(("pid", "tid", "uid", "gid", "cpu"), ValueType(ValueClass.UNSIGNED, 4)),
 }

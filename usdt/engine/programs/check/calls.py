@@ -77,7 +77,6 @@ _PRINTING = {
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
 _MAC = 6
 _JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
-_BUILTIN_CALLS = frozenset(("nsecs",))
 
 
 class CallChecker(BuiltinChecker):

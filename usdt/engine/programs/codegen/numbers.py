@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import Saved
 from usdt.bpf.asm.insn import R0, R10, Alu, Reg
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
-from usdt.engine.compiler.ir import ArgumentValue, Number, can_fail
+from usdt.engine.compiler.ir import ArgumentValue, can_fail
 from usdt.engine.programs.codegen.frame import TASK_SLOT
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.programs.codegen.frame import Frame
 
-__all__ = ("NumberEmitter", "is_constant")
+__all__ = ("NumberEmitter",)
 
 
 class NumberEmitter(ExpressionEmitter):
@@ -89,8 +89,3 @@ class NumberEmitter(ExpressionEmitter):
     def pop(self) -> None:
         """Release the slot that was pushed last."""
         self.frame.pop()
-
-
-def is_constant(node: Node) -> int | None:
-    """Return the value of a constant; None for other expressions."""
-    return node.value if isinstance(node, Number) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.frozen import frozen
 from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, value_size_of
 from usdt.engine.programs.output.values import decode
-from usdt.engine.programs.types import Aggregate, AggregateType, size_of
+from usdt.engine.programs.types import Aggregate, AggregateType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,8 +92,3 @@ def _summed(type_: AggregateType, parts: list[tuple[int, ...]]) -> Any:
 def _signed(value: int, type_: AggregateType) -> int:
     value &= _MASK
     return value - (1 << 64) if type_.signed and value & _SIGN else value
-
-
-def size_of_key(found: MapState) -> int:
-    """Return the bytes of a map's key, without a bucket."""
-    return 8 if found.key is None else size_of(found.key)
