@@ -83,11 +83,12 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
         attached = attach_probes(stack, options.targets, requests, session, options.trace)
         targets = attached.targets
         stop = stack.enter_context(StopSignals(targets.wake))
-        _report_attached(attached, options.run)
         if isinstance(output, JsonStream):
             probes = [request.text for request in options.requests]
             output.write_header(StreamHeader.here(options.command, probes, options.by))
         results.begin(output)
+        # Only now: whoever waits for this message may let the process end.
+        _report_attached(attached, options.run)
         attached.release()
         _drop(options, requests, attached)
         hint = _ChildrenHint(targets, results, since / _SECOND)
