@@ -144,10 +144,36 @@ def _built(variant: str, program: str) -> tuple[Path | None, str]:
         if program in _LIBRARIES:
             words.append(f"{variant}/{_LIBRARIES[program]}")
         done = make(_variants(variant), *words)
-    path = TESTBINS / "out" / variant / program
-    if _NOT_BUILT in done.stderr:
-        return None, f"{program} of it, which the host has not built for this CPU"
-    return (path, "") if done.returncode == 0 and path.exists() else (path, done.stderr or "?")
+        path = TESTBINS / "out" / variant / program
+        if _NOT_BUILT in done.stderr:
+            return None, f"{program} of it, which the host has not built for this CPU"
+        if done.returncode or not path.exists():
+            return path, done.stderr or "?"
+        return _own(variant) / program, ""
+
+
+def _own(variant: str) -> Path:
+    """The programs of a variant as this worker of pytest-xdist runs them, brought up to date.
+
+    A probe in a file sees every process that runs the file, those of tests beside this one too. So
+    each worker has copies; they are files of their own to the kernel.
+    """
+    made = TESTBINS / "out" / variant
+    if not (worker := os.environ.get("PYTEST_XDIST_WORKER")):
+        return made
+    own = TESTBINS.parent / "build" / "testbins" / worker / variant
+    own.mkdir(parents=True, exist_ok=True)
+    for path in made.iterdir():
+        copy = own / path.name
+        if path.is_file() and _older(copy, path):
+            fresh = own / f".{path.name}"
+            shutil.copy2(path, fresh)
+            fresh.replace(copy)  # a program that runs keeps its file
+    return own
+
+
+def _older(copy: Path, path: Path) -> bool:
+    return not copy.exists() or copy.stat().st_mtime_ns != path.stat().st_mtime_ns
 
 
 @functools.cache
