@@ -4,7 +4,8 @@ syntax/    text → tree
 check/     tree → typed program: names, types, formats
 codegen/   typed program → instructions
 output/    what a program prints, and what its events do
-session    attaches the probes of a program; ``probes``: its attach points
+prepared   the text of a program → its parts; ``probes``: its attach points
+session    attaches the probes of a program
 typed      the typed program; ``types``: the types of values; ``events``: what it sends
 constants  constants of headers that no type information has
 headers    the headers that a program includes

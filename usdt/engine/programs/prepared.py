@@ -1,0 +1,70 @@
+"""The text of a program → its parts, ready to be attached."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from usdt.base.frozen import frozen
+from usdt.engine.programs.check.settings import settings_of
+from usdt.engine.programs.check.state import ProgramState
+from usdt.engine.programs.headers import header_reader
+from usdt.engine.programs.probes import probe_requests
+from usdt.engine.programs.syntax.macros import expand_macros
+from usdt.engine.programs.syntax.parser import parse_program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usdt.engine.programs.check.settings import Settings
+    from usdt.engine.programs.session import ProbeRequest
+    from usdt.engine.programs.syntax.source import Source
+
+__all__ = ("PreparedProgram", "prepare_program")
+
+
+@frozen
+class PreparedProgram:
+    """A program that is parsed; its types are checked when its probes are found.
+
+    Attributes:
+        requests: its attach points.
+        settings: what its ``config`` and the environment set.
+        state: the state of its check.
+    """
+
+    requests: tuple[ProbeRequest, ...]
+    settings: Settings
+    state: ProgramState
+
+
+def prepare_program(source: Source, words: Sequence[str], *, unsafe: bool) -> PreparedProgram:
+    """Parse a program.
+
+    Args:
+        source: its text.
+        words: the arguments of the script: ``$1`` and the following.
+        unsafe: whether functions that change the system are allowed.
+
+    Raises:
+        ProgramError: the program is not valid; the error names the place.
+    """
+    folder = os.path.dirname(source.name)  # noqa: PTH120 - pathlib costs an import
+    program = parse_program(source, read_header=header_reader(folder))
+    program = expand_macros(source, program)
+    requests = tuple(probe_requests(program, source, words))
+    settings = settings_of(program, source)
+    state = ProgramState(
+        source,
+        words,
+        max_string=settings.max_string,
+        began=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
+        unsafe=unsafe,
+    )
+    state.declare(program.maps)
+    if program.definitions:
+        from usdt.engine.programs.definitions import Definitions  # noqa: PLC0415 - few programs
+
+        state.defined = Definitions(program.definitions, source)
+    return PreparedProgram(requests, settings, state)
