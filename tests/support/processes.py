@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from usdt.base.errors import TargetError
-from usdt.procfs.mapped_files import executable_of
+from usdt.procfs.mapped_files import executable_of, mapped_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,9 +25,11 @@ __all__ = (
     "as_nobody",
     "command_lines",
     "copied_sleep",
+    "libc_of",
     "open_folder",
     "running",
     "sleeps",
+    "system_libc",
     "until",
 )
 
@@ -68,6 +70,18 @@ def running(*argv: str | Path, program: str = "") -> Iterator[subprocess.Popen[b
         for pipe in (child.stdin, child.stdout):  # not communicate(): a grandchild may hold them
             if pipe:
                 pipe.close()
+
+
+def libc_of(pid: int) -> Path:
+    """The libc that a process runs with."""
+    paths = [Path(file.path) for file in mapped_files(pid)]
+    return next(path for path in paths if path.name.startswith("libc.so"))
+
+
+def system_libc() -> Path:
+    """The libc that programs of the system run with; this Python may have brought its own."""
+    with running("cat", program="cat") as child:
+        return libc_of(child.pid)
 
 
 def sleeps(pid: int, program: str) -> bool:

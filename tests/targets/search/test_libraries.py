@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import system_libc
 
 from usdt.base.errors import TargetError
 from usdt.targets.search.ldcache import CacheEntry, parse_cache
@@ -129,19 +130,11 @@ def test_how_well_a_name_fits(word: str, name: str, rank: int | None) -> None:
     assert name_rank(word, name) == rank
 
 
-def loaded_libc() -> Path:
-    """The libc this process runs with."""
-    from usdt.procfs.mapped_files import mapped_files
-
-    paths = [Path(file.path) for file in mapped_files(os.getpid())]
-    return next(path for path in paths if path.name.startswith("libc.so"))
-
-
 @pytest.mark.parametrize("word", ["libc", "libc.so", "libc.so.6"])
 def test_libc_is_the_one_that_runs(word: str) -> None:
     if not (found := find_library(word)) and not CACHE.exists():
         pytest.skip("needs glibc")
-    assert Path(found[0]).samefile(loaded_libc())
+    assert Path(found[0]).samefile(system_libc())
 
 
 def test_only_the_word_size_asked_for() -> None:
@@ -153,13 +146,13 @@ def test_library_path_goes_first_and_files_that_are_no_elf_are_no_libraries(tmp_
     (tmp_path / "libc.so.6").write_text("GROUP ( a linker script )")
     environment = {"LD_LIBRARY_PATH": str(tmp_path)}
     assert find_library("libc", environment=environment) == find_library("libc", environment={})
-    shutil.copy(loaded_libc(), tmp_path / "libc.so.6")
+    shutil.copy(system_libc(), tmp_path / "libc.so.6")
     assert find_library("libc", environment=environment)[0] == f"{tmp_path}/libc.so.6"
 
 
 def test_the_newest_version_goes_first(tmp_path: Path) -> None:
     for version in ("9", "10", "2"):
-        (tmp_path / f"libprobes.so.{version}").write_bytes(loaded_libc().read_bytes()[:4096])
+        (tmp_path / f"libprobes.so.{version}").write_bytes(system_libc().read_bytes()[:4096])
     found = find_library("libprobes", environment={"LD_LIBRARY_PATH": str(tmp_path)})
     assert [Path(path).name for path in found] == [f"libprobes.so.{n}" for n in ("10", "9", "2")]
 
@@ -172,7 +165,7 @@ def test_a_library_that_is_not_there() -> None:
 def test_libraries_of_another_root(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "opt").mkdir()
-    shutil.copy(loaded_libc(), tmp_path / "opt" / "libprobes.so.1")
+    shutil.copy(system_libc(), tmp_path / "opt" / "libprobes.so.1")
     (tmp_path / "link").symlink_to("/opt")
     cache = new_cache(("libprobes.so.1", "/link/libprobes.so.1"))
     (tmp_path / "etc" / "ld.so.cache").write_bytes(cache)

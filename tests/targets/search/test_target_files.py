@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import as_nobody, copied_sleep, open_folder, running
+from processes import as_nobody, copied_sleep, libc_of, open_folder, running, system_libc
 from skips import need_program
 
 from usdt.base.errors import TargetError
-from usdt.procfs.mapped_files import mapped_files
 from usdt.targets.search.target_files import (
     Target,
     is_file_pattern,
@@ -23,12 +22,6 @@ from usdt.targets.search.target_files import (
 )
 
 PYTHON = Path(sys.executable).resolve()
-
-
-def loaded_libc() -> Path:
-    """The libc this process runs with."""
-    paths = [Path(file.path) for file in mapped_files(os.getpid())]
-    return next(path for path in paths if path.name.startswith("libc.so"))
 
 
 @pytest.fixture
@@ -59,9 +52,9 @@ def test_paths(here: Path, word: str) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("word", ["libc", "{name}"])
 def test_a_library(word: str) -> None:
-    target = resolve_target(word.format(name=loaded_libc().name))
-    assert Path(target.path).samefile(loaded_libc())
-    assert Path(target.open_path).samefile(loaded_libc())
+    target = resolve_target(word.format(name=system_libc().name))
+    assert Path(target.path).samefile(system_libc())
+    assert Path(target.open_path).samefile(system_libc())
 
 
 def test_a_program_here_goes_before_path_and_a_text_here_after_it(here: Path) -> None:
@@ -160,11 +153,11 @@ def test_javas_library_needs_no_running_java() -> None:
 )
 def test_files_of_a_process_are_reached_through_it(here: Path, word: str) -> None:
     link = here / "link"
-    link.symlink_to(loaded_libc())
-    target = resolve_target(word.format(libc=loaded_libc(), link=link), pid=os.getpid())
-    assert Path(target.path) == loaded_libc()
+    link.symlink_to(libc_of(os.getpid()))
+    target = resolve_target(word.format(libc=libc_of(os.getpid()), link=link), pid=os.getpid())
+    assert Path(target.path) == libc_of(os.getpid())
     assert target.open_path.startswith(f"/proc/{os.getpid()}/")
-    assert Path(target.open_path).read_bytes() == loaded_libc().read_bytes()
+    assert Path(target.open_path).read_bytes() == libc_of(os.getpid()).read_bytes()
 
 
 @pytest.mark.parametrize("word", ["{name}", "{path}", "python", "python3"])
