@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
+    from usdt.engine.api.programs import ProgramMaps, RunningProgram, run
     from usdt.engine.output.formatters.formatter import Event, EventValue, Span
+    from usdt.engine.programs.output.objects import ProgramEvent
 
 __version__ = VERSION
 
@@ -50,6 +52,9 @@ __all__ = (
     "LanguageError",
     "NotSupported",
     "ProbeNotFound",
+    "ProgramEvent",
+    "ProgramMaps",
+    "RunningProgram",
     "Session",
     "Span",
     "SyscallError",
@@ -60,6 +65,7 @@ __all__ = (
     "Value",
     "attach",
     "events",
+    "run",
     "spans",
     "types",
 )
@@ -83,6 +89,8 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.aggregate.values": ("Value",),
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
+        "usdt.engine.api.programs": ("ProgramMaps", "RunningProgram", "run"),
         "usdt.engine.output.formatters.formatter": ("Event", "EventValue", "Span"),
+        "usdt.engine.programs.output.objects": ("ProgramEvent",),
     },
 )

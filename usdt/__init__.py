@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
+    from usdt.engine.api.programs import ProgramMaps, RunningProgram, run
     from usdt.engine.api.sessions import Session
     from usdt.engine.output.formatters.formatter import Event, EventValue, Span
     from usdt.engine.output.truncated import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         TruncatedList,
         TruncatedStr,
     )
+    from usdt.engine.programs.output.objects import ProgramEvent
     from usdt.libbpf.manager import Attachment, Manager
     from usdt.libbpf.program_links import ProgramLink, attach_program
     from usdt.probes.argspec import Operand
@@ -70,9 +72,12 @@ __all__ = (
     "Operand",
     "Probe",
     "ProbeNotFound",
+    "ProgramEvent",
     "ProgramLink",
+    "ProgramMaps",
     "Provider",
     "ProviderError",
+    "RunningProgram",
     "Session",
     "Site",
     "Span",
@@ -90,6 +95,7 @@ __all__ = (
     "attach_program",
     "bcc",
     "list_probes",
+    "run",
     "spans",
     "testing",
 )
@@ -112,11 +118,13 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.aggregate.values": ("Value",),
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
+        "usdt.engine.api.programs": ("ProgramMaps", "RunningProgram", "run"),
         "usdt.engine.api.sessions": ("Session",),
         "usdt.engine.output.formatters.formatter": ("Event", "EventValue", "Span"),
         "usdt.engine.output.truncated": (
             *("TruncatedDict", "TruncatedHex", "TruncatedInt", "TruncatedList", "TruncatedStr"),
         ),
+        "usdt.engine.programs.output.objects": ("ProgramEvent",),
         "usdt.libbpf.manager": ("Attachment", "Manager"),
         "usdt.libbpf.program_links": ("ProgramLink", "attach_program"),
         "usdt.probes.argspec": ("Operand",),

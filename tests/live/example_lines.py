@@ -20,6 +20,7 @@ LINES = {
     "jvm_gc": rf"{_CLOCK}(full |young)  {_MS}  .+|\d+ pauses, {_MS} in total, {_MS} at most",
     "malloc_callers": r" +BYTES +CALLS  CALLER| *[\d,]+ +[\d,]+  \S.*",
     "postgresql_queries": rf" *\d+ ({_MS}|   failed   )  \S.*",
+    "read_sizes": r"opens \S*| *\d+ reads of descriptor \d+| *\d+ of \d+ to \d+ bytes",
     "slow_spans": rf"{_CLOCK}{_MS}  \S+(  \w+)?| *\d+ calls  {_MS} on average  \S+",
     "tcp_retransmits": rf" *{_PLACE} -> {_PLACE} +[A-Z_0-9]+",
     "test_shop": r"\.\. +\[100%\]|2 passed in [\d.]+s",

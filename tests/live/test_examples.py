@@ -304,3 +304,10 @@ def test_what_is_wrong_is_one_line() -> None:
         assert done.returncode == 1
         assert "Traceback" not in done.stderr
         assert done.stderr.splitlines()[-1].startswith("Error: ")
+
+
+def test_reads_of_a_command() -> None:
+    with example("read_sizes", "--", "/bin/grep", "-q", ".", "/etc/hostname") as tool:
+        wait_line(tool, r"^ *\d+ of \d+ to \d+ bytes$")
+        assert "opens /etc/hostname" in tool.lines
+        check_lines("read_sizes", tool.lines)

@@ -77,7 +77,8 @@ class ProgramResults:
     def _handle(self, event: Event, values: list[Any]) -> None:
         match event.kind:
             case EventKind.PRINTF:
-                self._writer.text("printf", self._formatted(event, values))
+                text = self._formatted(event, values)
+                self._writer.text("printf", text, event.types, values)
             case EventKind.ERRORF | EventKind.WARNF:
                 self._say(self._formatted(event, values).rstrip("\n"))
             case EventKind.PRINT:

@@ -36,8 +36,10 @@ class Writer(Protocol):
     def attached(self, number: int) -> None:
         """Say how many probes are attached."""
 
-    def text(self, kind: str, text: str) -> None:
-        """Write what printf() and the like have printed."""
+    def text(
+        self, kind: str, text: str, types: Sequence[Type] = (), values: Sequence[Any] = ()
+    ) -> None:
+        """Write what printf() and the like have printed; ``values`` are those of printf()."""
 
     def value(self, type_: Type, value: Any) -> None:
         """Write a value of print()."""
@@ -75,9 +77,11 @@ class TextWriter:
         if not self._quiet:
             self._write(f"Attached {number} probe{'' if number == 1 else 's'}\n")
 
-    def text(self, kind: str, text: str) -> None:
+    def text(
+        self, kind: str, text: str, types: Sequence[Type] = (), values: Sequence[Any] = ()
+    ) -> None:
         """Write what printf() and the like have printed."""
-        del kind
+        del kind, types, values
         self._write(text)
 
     def value(self, type_: Type, value: Any) -> None:
@@ -136,8 +140,11 @@ class JsonWriter:
         """Say how many probes are attached."""
         self._write("attached_probes", {"probes": number})
 
-    def text(self, kind: str, text: str) -> None:
+    def text(
+        self, kind: str, text: str, types: Sequence[Type] = (), values: Sequence[Any] = ()
+    ) -> None:
         """Write what printf() and the like have printed."""
+        del types, values
         self._write(kind, text)
 
     def value(self, type_: Type, value: Any) -> None:
