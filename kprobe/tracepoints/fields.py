@@ -101,7 +101,12 @@ def _integer(field: FormatField, names: ValueNames | None, symbol: Display | Non
     if display is not Display.INTEGER:
         kind = ValueType(ValueClass.UNSIGNED, field.element)
     return Argument(
-        field.name, kind, Register(field.offset, field.element), display=display, names=names
+        field.name,
+        kind,
+        Register(field.offset, field.element),
+        display=display,
+        names=names,
+        spelling=field.type,
     )
 
 

@@ -49,6 +49,7 @@ class Argument:
             ``type`` does not say everything; else None.
         length: for SOCKET_ADDRESS, the number of bytes there.
         part_of: bytes of the value of which ``type`` is only the low part; 0 if it is all.
+        spelling: its type in C, if that is all that is known of it: that of a tracepoint's field.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Argument:
     type_ref: TypeRef | None = None
     length: Node | None = None
     part_of: int = 0
+    spelling: str = ""
 
 
 def numbered(arguments: Sequence[Argument]) -> int:

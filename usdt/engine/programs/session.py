@@ -206,17 +206,15 @@ class ProgramSession(RingBufferSession):
         waiting, self._waiting = self._waiting or [], None
         found = [(self.asked(request), point) for request, points in waiting for point in points]
         alone = [(one, None) for one in self._probes if one.request is None]
-        every = [*found, *alone]
+        # In the order of the text: what is used is then mostly known.
+        every = sorted([*found, *alone], key=lambda one: one[0].index)
         bodies = check(self.state, [self._at(asked, point) for asked, point in every])
+        checked = list(zip(every, bodies, strict=True))
         self._checked = {
-            (asked.index, point): body
-            for (asked, point), body in zip(every, bodies, strict=True)
-            if point is not None
+            (asked.index, point): body for (asked, point), body in checked if point is not None
         }
         self._make_maps()
-        self._load_ends(
-            [(one, body) for (one, _), body in zip(alone, bodies[len(found) :], strict=True)]
-        )
+        self._load_ends([(asked, body) for (asked, point), body in checked if point is None])
         self._start()
         self.run("begin")
         failures: list[AttachFailure] = []

@@ -114,7 +114,7 @@ class BtfTypes:
         # A number with its type: a pointer with that of its target, an enum with names.
         found = self.btf.resolve(number)
         if isinstance(found, btf_types.Pointer):
-            return self._pointer(node, found.type_id)
+            return self.pointer(node, found.type_id)
         if isinstance(node, ArgumentValue):
             node = ArgumentValue(node.fetch, node.type, number)
         return self._named(node, found)
@@ -245,13 +245,13 @@ class BtfTypes:
         operand = operand.address if isinstance(operand, PointerExpr | LValue) else operand
         value = _converted(operand, U64)
         if kind.pointers == 1:
-            return self._pointer(value, number)
+            return self.pointer(value, number)
         if kind.pointers:
             next_ = replace(kind, pointers=kind.pointers - 1)
             return PointerExpr(value, U64, kernel=self._kernel, points_to=next_)
         inner = self.btf.resolve(number)
         if isinstance(inner, btf_types.Pointer):
-            return self._pointer(value, inner.type_id)
+            return self.pointer(value, inner.type_id)
         found = value_type(self.btf, number)
         if found is None:
             return None
@@ -264,7 +264,8 @@ class BtfTypes:
 
     # ------------------------------------------------------------ objects in memory
 
-    def _pointer(self, node: Node, target: int) -> PointerExpr:
+    def pointer(self, node: Node, target: int) -> PointerExpr:
+        """Return ``node``, an address, as a pointer to a type."""
         found = value_type(self.btf, target)
         if found is None:
             try:
@@ -284,7 +285,7 @@ class BtfTypes:
             return self._bit_field(address, bits, width, found)
         if isinstance(found, btf_types.Pointer):
             word = ValueType(ValueClass.UNSIGNED, self.btf.pointer_size)
-            return self._pointer(
+            return self.pointer(
                 _converted(Deref(start, word, number, self._kernel), U64), found.type_id
             )
         kind = self._value_type(number)

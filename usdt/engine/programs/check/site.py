@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.tree import NamedType
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
-__all__ = ("Site", "enumerators", "kernel_types", "site_of")
+__all__ = ("Site", "enumerators", "kernel_types", "process_types", "site_of")
 
 _KINDS = {"struct": TypeKind.STRUCT, "union": TypeKind.UNION, "enum": TypeKind.ENUM}
 
@@ -36,6 +36,17 @@ def kernel_types() -> BtfTypes | None:
     except NotSupported:
         return None
     return btf_types.BtfTypes(Btf.from_kernel)
+
+
+@functools.cache
+def process_types() -> BtfTypes | None:
+    """Return the kernel's types for what is in the memory of processes; None without BTF."""
+    known = kernel_types()
+    if known is None:
+        return None
+    from usdt.engine.compiler.resolve import btf_types  # noqa: PLC0415 - few programs need them
+
+    return btf_types.BtfTypes(lambda: known.btf, kernel=False)
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from usdt.engine.compiler.ir import (
 )
 from usdt.engine.compiler.resolve import resolve
 from usdt.engine.language import tree as language
+from usdt.engine.programs.check.fields import field_value
 from usdt.engine.programs.check.nodes import constant, value_of, wide
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.check.state import MapState, ProgramState
     from usdt.engine.programs.typed import Bytes, Step, Value
 
-_ORDER = ("==", "!=", "<", "<=", ">", ">=")
+_SYSTEM_CALLS = "tracepoint:syscalls:"
 _ZERO = constant(0)
 
 
@@ -170,6 +171,12 @@ class ValueChecker:
 
     def named(self, name: str, node: tree.Expression) -> Value:
         """Return an argument, or a built-in of the engine."""
+        argument = self.site.scope.arguments.get(name)
+        if argument is not None and self.site.kind == "tracepoint":
+            of_process = self.site.scope.probe.startswith(_SYSTEM_CALLS)
+            field = field_value(argument, self.state.max_string, of_process=of_process)
+            if field is not None:
+                return field
         return self.typed(resolve(language.Name(name, node.start, node.end), self.site.scope))
 
     def typed(self, node: Node, before: tuple[Step, ...] = ()) -> Value:
