@@ -109,9 +109,13 @@ def test_buckets_of_one_width() -> None:
 def test_a_picture_has_labels_of_1024() -> None:
     kind = AggregateType(Aggregate.HIST, parameters=(0,))
     lines = list(drawn(kind, {11: 1, 21: 2}))
-    assert lines[0] == f"{'[1K, 2K)':<16} {1:>8} |{'@' * 26:<52}|"
-    assert lines[-1] == f"{'[1M, 2M)':<16} {2:>8} |{'@' * 52}|"
+    assert lines[0] == f"{'[1K, 2K)':<16}{1:>8} |{'@' * 26:<52}|"
+    assert lines[-1] == f"{'[1M, 2M)':<16}{2:>8} |{'@' * 52}|"
     assert len(lines) == 11
+
+
+def test_a_histogram_after_zero_has_no_buckets() -> None:
+    assert not list(drawn(AggregateType(Aggregate.HIST, parameters=(0,)), {11: 0, 21: 0}))
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,10 @@ class Bucket:
 
 
 def buckets(type_: AggregateType, hits: Mapping[int, int]) -> Iterator[Bucket]:
-    """Yield the buckets from the first to the last that was hit."""
+    """Yield the buckets from the first to the last that was hit; none after zero()."""
     bounds = _log if type_.function is Aggregate.HIST else _linear
-    for number in range(min(hits), max(hits) + 1):
+    hit = [number for number, count in hits.items() if count]
+    for number in range(min(hit), max(hit) + 1) if hit else ():
         yield Bucket(*bounds(type_, number), hits.get(number, 0))
 
 
@@ -56,10 +57,10 @@ def _linear(type_: AggregateType, number: int) -> tuple[int | None, int | None]:
 def drawn(type_: AggregateType, hits: Mapping[int, int]) -> Iterator[str]:
     """Yield the lines of a histogram's picture."""
     every = list(buckets(type_, hits))
-    most = max(one.hits for one in every)
+    most = max((one.hits for one in every), default=0)
     for one in every:
         bar = "@" * (one.hits * _BAR // most)
-        yield f"{_label(one):<{_LABEL}} {one.hits:>{_COUNT}} |{bar:<{_BAR}}|"
+        yield f"{_label(one):<{_LABEL}}{one.hits:>{_COUNT}} |{bar:<{_BAR}}|"
 
 
 def _label(bucket: Bucket) -> str:
