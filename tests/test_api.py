@@ -32,6 +32,7 @@ PUBLIC: dict[str, tuple[ModuleType, ...]] = {
 #: Values: nothing can be done with them, and nothing goes wrong. They say what they hold.
 RECORDS = {"Event", "Hits", "Operand", "Probe", "Site", "MapSpec", "ProgramSpec", "Unreadable"}
 RECORDS |= {
+    "ProgramEvent",
     "TruncatedDict",
     "TruncatedHex",
     "TruncatedInt",

@@ -32,6 +32,15 @@ class ProgramMaps(Mapping[str, Any]):
     and lhist() a list of (lowest value, upper bound, hits); a bound is None where there is none.
 
     The maps keep their last values after close() of the program.
+
+    Raises:
+        KeyError: at an access: the program has no map of that name.
+
+    Examples:
+        >>> with usdt.run("usdt:./server:app:request { @[str(arg0)] = count(); }") as program:
+        ...     program.poll(5)
+        >>> program.maps["@"]
+        {'GET /': 42}
     """
 
     def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
@@ -55,6 +64,15 @@ class RunningProgram(Events[ProgramEvent]):
 
     Attributes:
         maps: its maps.
+
+    Raises:
+        ProbeNotFound: while events are taken: no library with a requested probe was loaded in time.
+
+    Examples:
+        >>> probe = "tracepoint:syscalls:sys_enter_openat /pid == cpid/"
+        >>> text = probe + ' { printf("%s", str(args.filename)); }'
+        >>> with usdt.run(text, command="cat /etc/hostname") as program:
+        ...     files = [event.text for event in program]
     """
 
     def __init__(
