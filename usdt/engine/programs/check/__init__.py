@@ -5,7 +5,7 @@ statements   statements and blocks
 calls        functions; ``formats``: those of printf()
 builtins     names that stand for a value of the hit
 operators    operators, casts, members and elements
-values       constants, variables and maps
+values       constants, variables and maps; ``fields``: those of tracepoints
 kernels      what programs need of the kernel; ``settings``: their configuration
 site         a probe at an attach point; ``nodes``: expressions of the engine as typed values
 """
