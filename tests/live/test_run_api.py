@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import pwd
 import threading
 from typing import Any
 
 import pytest
+from fixtures import build, start
 
 import kprobe
 import usdt
@@ -77,6 +80,41 @@ def test_finish_runs_end() -> None:
     with usdt.run("interval:s:1000 { } END { print(7); }") as program:
         assert program.poll() == []
         assert [event.value for event in program.finish()] == [7]
+
+
+@pytest.mark.parametrize("leave", ["break", "close"])
+def test_end_does_not_run_after(leave: str) -> None:
+    with usdt.run("interval:ms:5 { @hits++; print(1); } END { @end = 1; }") as program:
+        for _ in program:
+            if leave == "break":
+                break
+            program.close()
+    assert program.maps["@end"] is None
+    assert program.maps["@hits"] >= 1
+
+
+def test_one_process_is_traced() -> None:
+    loop = build("default", "loop")
+    with start(loop, "-w", "-q", "-n", 3) as one, start(loop, "-w", "-q", "-n", 3) as other:
+        traced = one.wait_ready()
+        other.wait_ready()
+        text = f"usdt:{loop}:loop:hit {{ print((pid, arg0)); }}"
+        with usdt.run(text, pid=traced.pid) as program:
+            other.fire()
+            other.finish()
+            one.fire()
+            one.finish()
+            assert [event.value for event in program] == [(one.pid, n) for n in range(3)]
+
+
+def test_a_command_of_another_user_in_an_async_loop() -> None:
+    text = "tracepoint:syscalls:sys_enter_exit_group /pid == cpid/ { print(uid); }"
+
+    async def collected() -> list[Any]:
+        with usdt.run(text, command="/bin/true", user="nobody") as program:
+            return [event.value async for event in program]
+
+    assert asyncio.run(collected()) == [pwd.getpwnam("nobody").pw_uid]
 
 
 def test_close_in_another_thread_ends_an_iteration() -> None:

@@ -33,7 +33,7 @@ _USER = "import os\nos.setresuid(0, 0, 0)\n"
 _SYNC = "import os\nos.sync()\n"
 _STAT = "import os\ntry: os.statvfs('/no/such/file')\nexcept OSError: pass\n"
 _EXEC = "import os\nos.execv('/bin/echo', ['echo', 'one', 'two words'])\n"
-_NOTHING = "pass\n"
+_BUSY = "import time\nwhile time.process_time() < 0.3: pass\n"  # some thirty samples of cpuwalk
 
 # Script → what a process does, and what the script prints of it while it runs or at the end.
 _SCRIPTS = {
@@ -44,11 +44,12 @@ _SCRIPTS = {
     "syncsnoop": (_SYNC, r"^[\d:]{8} +{pid} +\S+ +tracepoint:syscalls:sys_enter_sync$"),
     "statsnoop": (_STAT, r"^{pid} +\S+ +2 /no/such/file$"),
     "execsnoop": (_EXEC, r"^\d+ +{pid} +echo one two words$"),
-    "pidpersec": (_NOTHING, r"^[\d:]{8} PIDs/sec: @: \d+$"),
-    "cpuwalk": (_NOTHING, r"^\[[^|]+ [1-9]\d* \|@"),
-    "runqlat": (_NOTHING, r"^\[[^|]+ [1-9]\d* \|@"),
-    "syscount": (_NOTHING, r"^@process\[\S+\]: [1-9]\d*$"),
+    "pidpersec": (_BUSY, r"^[\d:]{8} PIDs/sec: @: \d+$"),
+    "cpuwalk": (_BUSY, r"^\[[^|]+ [1-9]\d* \|@"),
+    "runqlat": (_BUSY, r"^\[[^|]+ [1-9]\d* \|@"),
+    "syscount": (_BUSY, r"^@process\[\S+\]: [1-9]\d*$"),
 }
+_AT_END = ("cpuwalk", "runqlat", "syscount")
 
 
 @pytest.fixture
@@ -92,11 +93,8 @@ def test_what_a_script_prints(outputs: tuple[Path, subprocess.Popen[str]], name:
     load, pattern = _SCRIPTS[name]
     with subprocess.Popen([sys.executable, "-c", load], stdout=subprocess.DEVNULL) as process:
         process.wait()
-    wanted = pattern.replace("{pid}", str(process.pid)).replace("{{", "{").replace("}}", "}")
-    at_end = name in ("cpuwalk", "runqlat", "syscount")
-    if at_end:
-        time.sleep(0.2)  # for samples to come
-    else:
+    wanted = pattern.replace("{pid}", str(process.pid))
+    if name not in _AT_END:
         assert _await(output, run, wanted), output.read_text()
     run.send_signal(signal.SIGINT)
     assert run.wait(patient(20)) == 0, output.read_text()
