@@ -35,6 +35,7 @@ from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0
 from usdt.bpf.link import UprobeSite, attach_uprobe_multi
 from usdt.bpf.program import ProgramSpec
+from usdt.engine.run import loop
 from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
@@ -330,11 +331,18 @@ def test_a_process_that_ends_before_it_is_attached_to() -> None:
 
 
 @pytest.mark.parametrize("milliseconds", [0, 20, 40, 60, 80, 100, 120, 150, 200, 300])
-def test_an_interrupt_during_the_start(target: Fixture, milliseconds: int) -> None:
+def test_an_interrupt_during_the_start(
+    target: Fixture, milliseconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
     with usdt("trace", "--json", "-p", target.pid, "args:*") as tool:
         time.sleep(milliseconds / 1000)
         tool.process.send_signal(signal.SIGINT)
-        code = tool.process.wait(patient(10))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            tool.process.wait(patient(10))
+        if (code := tool.code) is None:
+            tool.process.send_signal(signal.SIGABRT)  # shows where it is
+            until(lambda: tool.code is not None, "the end by SIGABRT")
         tool.kill()
         # Python itself had not yet come to what is ours.
         if code == -signal.SIGINT or before_main(tool.errors):
@@ -342,6 +350,12 @@ def test_an_interrupt_during_the_start(target: Fixture, milliseconds: int) -> No
         else:
             assert code in (0, 130), tool.errors
             assert not tracebacks(tool.errors), tool.errors
+
+
+def test_an_interrupt_while_the_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "interrupted", lambda: signal.raise_signal(signal.SIGINT))
+    with loop.StopSignals() as stop:
+        assert stop.requested
 
 
 def test_the_end_of_a_process_that_fires_all_the_time() -> None:

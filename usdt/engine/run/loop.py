@@ -77,7 +77,8 @@ class StopSignals:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         self._previous = [(number, signal.signal(number, self._handle)) for number in numbers]
-        self.requested = interrupted()  # Python may have dropped it
+        if interrupted():  # Python may have dropped it
+            self.requested = True
         return self
 
     def __exit__(self, *error: object) -> None:
