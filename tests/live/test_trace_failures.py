@@ -35,7 +35,6 @@ from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0
 from usdt.bpf.link import UprobeSite, attach_uprobe_multi
 from usdt.bpf.program import ProgramSpec
-from usdt.engine.run import loop
 from usdt.probes.probe import read_probes
 
 if TYPE_CHECKING:
@@ -350,12 +349,6 @@ def test_an_interrupt_during_the_start(
         else:
             assert code in (0, 130), tool.errors
             assert not tracebacks(tool.errors), tool.errors
-
-
-def test_an_interrupt_while_the_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "interrupted", lambda: signal.raise_signal(signal.SIGINT))
-    with loop.StopSignals() as stop:
-        assert stop.requested
 
 
 def test_the_end_of_a_process_that_fires_all_the_time() -> None:

@@ -1,9 +1,15 @@
-"""^C during the start, where Python may drop the exception."""
+"""^C during the start, where Python may drop the exception, and ^C that comes again."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
+
+import pytest
+
+from usdt.engine.run import loop
 
 # The garbage collector's finalizers and the callbacks of the import system are such places.
 PROGRAM = """
@@ -29,3 +35,22 @@ def test_an_interrupt_that_python_drops_ends_the_run() -> None:
     )
     assert "Exception ignored" in done.stderr
     assert done.stdout == "True True\n"
+
+
+def test_an_interrupt_while_the_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "interrupted", lambda: signal.raise_signal(signal.SIGINT))
+    with loop.StopSignals() as stop:
+        assert stop.requested
+
+
+def test_a_second_interrupt_ends_at_once_unless_timeout_sent_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with loop.StopSignals() as stop:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert stop.requested
+        later = time.monotonic() + 0.3
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ("POLL_SECONDS", "ResultOutput", "StopSignals", "run_loop")
 
 POLL_SECONDS = 0.25  # seconds between two checks of signals, deadlines and the command
+_SAME_REQUEST = 0.2  # seconds; nobody types ^C again so soon
 
 
 class ResultOutput(Protocol):
@@ -56,8 +57,9 @@ class StopSignals:
     """A context manager in which SIGINT, SIGTERM and SIGHUP request the end of a run.
 
     A signal sets ``requested`` and calls ``wake``. A second SIGINT or SIGTERM raises
-    KeyboardInterrupt; a second SIGHUP does not, because a terminal that closes may send it twice.
-    SIGHUP stays ignored where nohup(1) ignores it.
+    KeyboardInterrupt, but not at once after the first: timeout(1) sends each signal twice, to the
+    process and to its group. A second SIGHUP never does, because a terminal that closes may send it
+    twice. SIGHUP stays ignored where nohup(1) ignores it.
 
     Attributes:
         requested: whether a signal has arrived.
@@ -66,6 +68,7 @@ class StopSignals:
     def __init__(self, wake: Callable[[], object] = lambda: None) -> None:
         self.requested = False
         self._wake = wake
+        self._first = -math.inf  # time.monotonic() of the first signal
         self._previous: list[tuple[int, Any]] = []
 
     def request(self) -> None:
@@ -86,7 +89,10 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.requested and number != signal.SIGHUP:
+        now = time.monotonic()
+        if not self.requested:
+            self._first = now
+        elif number != signal.SIGHUP and now > self._first + _SAME_REQUEST:
             raise KeyboardInterrupt
         self.requested = True
         self._wake()
