@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 _BPFFS = Path("/sys/fs/bpf")
 _MOUNTED = pytest.StashKey[bool]()
+_GROUPS = ("live", "peers", "release", "vm", "fuzz", "torture")  # folders; all others are "unit"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -61,6 +62,29 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Unmount it again."""
     if session.config.stash.get(_MOUNTED, False):
         subprocess.run(["umount", _BPFFS], check=False, capture_output=True)
+
+
+def _group(nodeid: str) -> str:
+    # The folder of a test, if it is one of the groups.
+    folder = nodeid.removeprefix("tests/").partition("/")[0]
+    return folder if folder in _GROUPS else "unit"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what each group of tests took, where there is more than one, or virtual machines."""
+    seconds: dict[str, float] = {}
+    tests: dict[str, int] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                group = _group(report.nodeid)
+                seconds[group] = seconds.get(group, 0.0) + report.duration
+                tests[group] = tests.get(group, 0) + (report.when == "call")
+    if len(seconds) < 2 and "vm" not in seconds:
+        return
+    terminalreporter.section("time by group, all workers together")
+    for group, took in sorted(seconds.items(), key=lambda item: -item[1]):
+        terminalreporter.line(f"{took:7.1f} s  {tests[group]:6} tests  {group}")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
