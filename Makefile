@@ -13,10 +13,12 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# Jobs of a make inside: its own, unless make shares them out already.
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j"$$(nproc)")
 NOX_ARGS ?=
 ARCH ?= amd64
 
-.PHONY: help setup demo test test-vm test-vm-all test-release test-pythons vm lint docs fuzz torture bench testbins packages dist deb pyz clean
+.PHONY: help setup demo test collected test-vm test-vm-all test-release test-pythons vm lint docs fuzz torture bench testbins packages dist deb pyz clean
 
 # An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
 # Python is gone, is made again.
@@ -37,10 +39,17 @@ $(STAMP): pyproject.toml tools/venv.sh
 demo: $(STAMP)  ## start a live Python program and trace its probes (root)
 	@tools/demo.sh
 
-test: lint testbins  ## everything that can be checked on this machine
+test: $(STAMP)  ## everything that can be checked on this machine
+	@$(MAKE) -j3 lint collected
 	@echo 'test: pytest'
 	@$(VENV)/bin/pytest -q -n 3 --dist loadfile --durations=10 $(PYTEST_ARGS)
 	@$(call cells,quick)
+
+# Compiles the tests once, beside lint: each worker of pytest would compile all of them. After
+# testbins, because some tests build programs when they are collected. What cannot be collected is
+# shown by the run itself.
+collected: testbins
+	@$(VENV)/bin/pytest -q --collect-only $(PYTEST_ARGS) >/dev/null 2>&1 || true
 
 # Tests inside other kernels (QEMU), two at a time: tests/vm/README.md. pytest's watch for tests that
 # hang is off: a cell takes minutes, and is watched by its machine.
@@ -88,7 +97,7 @@ packages:  # what tests need of the system: installed as root, named otherwise
 
 testbins: $(STAMP) packages  ## the C and C++ programs with probes that tests trace
 	@if echo '#include <sys/sdt.h>' | gcc -E -x c - >/dev/null 2>&1; then \
-		echo 'testbins: make'; $(MAKE) -s -j"$$(nproc)" -C testbins all cross PYTHON='$(CURDIR)/$(VENV)/bin/python'; \
+		echo 'testbins: make'; $(MAKE) -s $(JOBS) -C testbins all cross PYTHON='$(CURDIR)/$(VENV)/bin/python'; \
 	else echo 'testbins: skipped, no gcc or no sys/sdt.h'; fi
 
 fuzz: $(STAMP)  ## mutated inputs for every parser; FUZZ_ARGS='--seconds 3600 --seed 7 dwarf'
