@@ -76,7 +76,7 @@ def build_app() -> App:
     if built_from:
         contents[f"usdt/{COMMIT_FILE}"] = f"{built_from}\n".encode()
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         _add(archive, "__main__.py", _MAIN.encode())
         for name, content in sorted(contents.items()):
             _add(archive, name, content)
@@ -89,7 +89,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     entry.create_system = 3  # Unix, wherever it is built
     entry.external_attr = _MODE
     entry.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(entry, content, compresslevel=9)
+    archive.writestr(entry, content, compresslevel=6)
 
 
 def _licences() -> Iterator[tuple[str, bytes]]:
