@@ -47,12 +47,14 @@ class Campaign:
         self._seeds = [*self.target.seeds()]
 
     def run(self, capture: Capture, seconds: float, most: int | None) -> None:
-        """Run mutants until the time is over, or this many of them."""
+        """Run mutants until the time is over, but at least one, or this many of them."""
         end = time.monotonic() + seconds
         run = partial(self.target.run, capture)
         for seed in self._seeds:
             self._check(run, seed)
-        while time.monotonic() < end and (most is None or self.mutants < most):
+        while (not self.mutants or time.monotonic() < end) and (
+            most is None or self.mutants < most
+        ):
             self.mutants += 1
             self._check(run, self._mutant())
 
