@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import io
 import os
 import subprocess
 import sys
 import termios
 import time
+import zipfile
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,11 +55,28 @@ _CUT = "import os, sys; open(sys.argv[-1], 'w').write('no newline'); os._exit(3)
 _STUBBORN = _SLEEPER.replace("SIGINT, stop", "SIGINT, signal.SIG_IGN")
 
 
+_IMPORTER = """
+import sys, words
+with open(sys.argv[-1], "w") as file:
+    print(words.__file__, words.__cached__, words.WORD, file=file)
+"""
+
+
 def app(source: str) -> App:
     """A toolkit that is one Python program."""
-    import hashlib
+    return kept_as(source.encode())
 
-    content = source.encode()
+
+def archive(**files: str) -> App:
+    """A toolkit that is an archive of modules."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as made:
+        for name, text in files.items():
+            made.writestr(zipfile.ZipInfo(f"{name}.py"), text)
+    return kept_as(content.getvalue())
+
+
+def kept_as(content: bytes) -> App:
     return App(content, hashlib.sha256(content).hexdigest())
 
 
@@ -121,6 +141,81 @@ def test_a_copy_that_was_changed_is_sent_again(tmp_path: Path) -> None:
         assert far.line() == "usdt-fleet W need"
         far.send(kept.content)
         assert [far.line(), far.line()] == ["usdt-fleet W run", "ours"]
+
+
+def test_an_archive_is_unpacked_once_and_keeps_bytecode(tmp_path: Path) -> None:
+    kept = archive(__main__=_IMPORTER, words="WORD = 'ours'\n")
+    cache = tmp_path / ".cache" / "usdt-fleet"
+    folder = cache / f"usdt-{kept.digest}"
+    with Far(tmp_path, kept) as far:
+        far.line()
+        far.send(kept.content)
+        assert far.line() == "usdt-fleet W run"
+        file, bytecode, word = far.line().split()
+        far.close()
+    assert (file, word) == (str(folder / "words.py"), "ours")
+    assert Path(bytecode).is_file()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.name for path in cache.iterdir()} == {folder.name, f"{folder.name}.pyz"}
+    first = (folder / "words.py").stat()
+    with Far(tmp_path, kept) as far:
+        assert [far.line(), far.line()] == ["usdt-fleet W run", f"{file} {bytecode} ours"]
+        far.close()
+    assert (folder / "words.py").stat() == first
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "open to others"])
+def test_a_folder_that_was_changed_is_unpacked_again(tmp_path: Path, damage: str) -> None:
+    kept = archive(__main__=_IMPORTER, words="WORD = 'ours'\n")
+    folder = tmp_path / ".cache" / "usdt-fleet" / f"usdt-{kept.digest}"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "__main__.py").write_text(_IMPORTER)
+    (folder / "words.py").write_text("WORD = 'ours'\n")
+    match damage:
+        case "cut":
+            os.truncate(folder / "words.py", 0)
+        case "gone":
+            (folder / "words.py").unlink()
+        case _:
+            (folder / "more.py").touch()
+            folder.chmod(0o777)
+    with Far(tmp_path, kept) as far:
+        far.line()
+        far.send(kept.content)
+        assert far.line() == "usdt-fleet W run"
+        assert far.line().endswith(" ours")
+        far.close()
+    assert {path.name for path in folder.glob("*.py")} == {"__main__.py", "words.py"}
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_archive_that_cannot_be_unpacked_is_run_as_it_is(tmp_path: Path) -> None:
+    kept = archive(__main__=_IMPORTER, words="WORD = 'ours'\n")
+    cache = tmp_path / ".cache" / "usdt-fleet"
+    cache.mkdir(parents=True, mode=0o700)
+    (cache / f"usdt-{kept.digest}").write_text("in the way")
+    with Far(tmp_path, kept) as far:
+        far.line()
+        far.send(kept.content)
+        assert far.line() == "usdt-fleet W run"
+        assert far.line().startswith(str(cache / f"usdt-{kept.digest}.pyz" / "words.py"))
+        far.close()
+    assert len([*cache.iterdir()]) == 2  # nothing is left of the attempt
+
+
+def test_clean_removes_copies_and_their_folders(tmp_path: Path) -> None:
+    kept = archive(__main__=_IMPORTER, words="WORD = 'ours'\n")
+    cache = tmp_path / ".cache" / "usdt-fleet"
+    with Far(tmp_path, kept) as far:
+        far.line()
+        far.send(kept.content)
+        far.close()
+    (cache / "usdt-0123").mkdir()  # its copy is gone
+    (cache / ".usdt-4567.1.2").mkdir()  # a run has died
+    with Far(tmp_path, kept, clean=True) as far:
+        assert far.line() == "usdt-fleet W clean 1"
+        far.close()
+    assert not cache.exists()
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
@@ -274,6 +369,7 @@ def test_old_copies_go_when_a_new_one_comes(tmp_path: Path) -> None:
         copy = folder / f"usdt-{name}.pyz"
         copy.touch()
         os.utime(copy, times=(time.time() - days * day,) * 2)
+        copy.with_suffix("").mkdir()  # unpacked
     partial = folder / ".usdt-died.1.2"
     partial.touch()
     os.utime(partial, times=(time.time() - 32 * day,) * 2)
@@ -284,8 +380,9 @@ def test_old_copies_go_when_a_new_one_comes(tmp_path: Path) -> None:
             assert far.line() == "usdt-fleet W need"
             far.send(kept.content)
             assert far.line() == "usdt-fleet W run"
-    names = {path.name.removeprefix("usdt-").removesuffix(".pyz") for path in folder.iterdir()}
-    assert names == {"a", "b", "c", "d", "busy", kept.digest}
+    names = {path.name.removeprefix("usdt-") for path in folder.iterdir()}
+    unpacked = {"a", "b", "c", "d", "busy"}
+    assert names == {*unpacked, *(f"{name}.pyz" for name in {*unpacked, kept.digest})}
 
 
 def test_the_death_of_the_transport_ends_the_command(tmp_path: Path) -> None:

@@ -21,11 +21,14 @@ import hashlib
 import json
 import os
 import select
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -64,7 +67,8 @@ def main(text: str) -> NoReturn:
         else:
             path, kept = _received(word, request)
             _say(word, "run")
-            argv = [sys.executable, "-I", "-S", str(path), *request["command"]]
+            app = _unpacked(path, kept)
+            argv = [sys.executable, "-I", "-S", str(app), *request["command"]]
             status = _Supervisor(argv, request).run()
             os.close(kept)
     except _NotStarted as err:
@@ -175,6 +179,42 @@ def _opened(path: Path, digest: str) -> int:
     return -1
 
 
+def _unpacked(path: Path, kept: int) -> Path:
+    # The folder beside the copy that has its files. Python keeps bytecode there, for each of its
+    # versions, so that the next command starts in a quarter of the time. The copy itself, if it is
+    # no archive or there is no room.
+    folder = path.with_suffix("")
+    partial = path.parent / f".{folder.name}.{os.getpid()}.{time.monotonic_ns()}"
+    try:
+        with os.fdopen(kept, "rb", closefd=False) as file, zipfile.ZipFile(file) as archive:
+            if not _is_whole(folder, archive):
+                shutil.rmtree(folder, ignore_errors=True)
+                partial.mkdir(0o700)
+                archive.extractall(partial)
+                with contextlib.suppress(OSError):  # another run was faster
+                    partial.rename(folder)
+            if _is_whole(folder, archive):
+                return folder
+    except (OSError, zipfile.BadZipFile):
+        pass
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return path
+
+
+def _is_whole(folder: Path, archive: zipfile.ZipFile) -> bool:
+    # Whether a folder of ours that nobody else can write has all files of the archive, undamaged.
+    if not _is_ours(folder):
+        return False
+    try:
+        return all(
+            zlib.crc32((folder / entry.filename).read_bytes()) == entry.CRC
+            for entry in archive.infolist()
+        )
+    except OSError:
+        return False
+
+
 def _read(size: int) -> bytes:
     parts = []
     poller = select.poll()
@@ -207,17 +247,23 @@ def _remove_unused(path: Path) -> None:
     number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
+        _remove(path)
     finally:
         os.close(number)
+
+
+def _remove(path: Path) -> None:
+    # The folder of a copy goes first: no run is left with a folder that is not known by its copy.
+    shutil.rmtree(path.with_suffix("") if path.suffix == ".pyz" else path, ignore_errors=True)
+    path.unlink(missing_ok=True)
 
 
 def _clean() -> int:
     # Removes all copies, and folders that are empty then; returns the number of copies.
     removed = 0
     for folder in filter(_is_ours, _folders()):
-        for path in [*folder.glob("usdt-*.pyz"), *folder.glob(".usdt-*")]:
-            path.unlink(missing_ok=True)
+        for path in [*folder.glob("usdt-*"), *folder.glob(".usdt-*")]:
+            _remove(path)
             removed += path.suffix == ".pyz"
         with contextlib.suppress(OSError):
             folder.rmdir()
