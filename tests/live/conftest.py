@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from program_runs import run  # noqa: F401 - a fixture
 from python_programs import interpreter
 
 from usdt.arch.stubs import STUBS

@@ -4,48 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from fixtures import build
-from skips import skip_or_fail
+from program_runs import VALUES
 
-from usdt.base.errors import NotSupported, ProgramError, TracingError
+from usdt.base.errors import ProgramError, TracingError
 from usdt.engine.cli.programs.run import run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    Run = Callable[..., str]
-
-_VALUES = {
-    "words": (),
-    "pids": (),
-    "command": None,
-    "form": "text",
-    "quiet": True,
-    "output": None,
-    "unsafe": False,
-    "verbose": 0,
-}
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run a program; return what it prints."""
-    output = tmp_path / "output"
-
-    def run(text: str, *words: str, code: int = 0, **values: Any) -> str:
-        values |= {"text": text, "words": words, "output": str(output)}
-        try:
-            assert run_program({**_VALUES, **values}) == code
-        except NotSupported as err:
-            skip_or_fail(err)
-        return output.read_text()
-
-    return run
-
+    from program_runs import Run
 
 # What stands between BEGIN { and exit(); } → what it prints
 _BODIES = {
@@ -359,7 +330,7 @@ _REFUSED = {
 @pytest.mark.parametrize("text", _REFUSED)
 def test_what_is_refused_before_anything_is_attached(text: str) -> None:
     with pytest.raises((ProgramError, TracingError)) as caught:
-        run_program({**_VALUES, "text": text})
+        run_program({**VALUES, "text": text})
     assert isinstance(caught.value, ProgramError)
     assert _REFUSED[text] in str(caught.value)
     assert str(caught.value).startswith("-e:1:")

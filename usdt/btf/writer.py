@@ -58,12 +58,22 @@ class BtfWriter:
         *,
         items: int = 0,
         flag: bool = False,
+        number: int | None = None,
     ) -> int:
-        """Add any record: ``value`` is its size or type, ``items`` its number of items."""
+        """Add any record: ``value`` is its size or type, ``items`` its number of items.
+
+        ``number``: the ID that reserve() returned for it.
+        """
         info = items | kind << 24 | flag << 31
         every = [self.string(name), info, value, *words]
         masked = [word & _WORD for word in every]
-        self._records.append(struct.pack(f"{self._mark}{len(masked)}I", *masked))
+        number = self.reserve() if number is None else number
+        self._records[number - self._first] = struct.pack(f"{self._mark}{len(masked)}I", *masked)
+        return number
+
+    def reserve(self) -> int:
+        """Return the ID of a type that is added later, for types that refer to one another."""
+        self._records.append(b"")
         return self._first + len(self._records) - 1
 
     def integer(self, name: str, size: int, encoding: int = 0, bits: int | None = None) -> int:
@@ -80,9 +90,18 @@ class BtfWriter:
         return self.record(Kind.ARRAY, "", 0, [target, index, count])
 
     def composite(
-        self, kind: Kind, name: str, size: int, members: Iterable[tuple[str, int, int, int]]
+        self,
+        kind: Kind,
+        name: str,
+        size: int,
+        members: Iterable[tuple[str, int, int, int]],
+        *,
+        number: int | None = None,
     ) -> int:
-        """Add a structure or union; members are (name, type, bit offset, bit field size or 0)."""
+        """Add a structure or union; members are (name, type, bit offset, bit field size or 0).
+
+        ``number``: the ID that reserve() returned for it.
+        """
         rows = list(members)
         flag = any(bits for *_, bits in rows)
         words = [
@@ -90,7 +109,7 @@ class BtfWriter:
             for label, target, offset, bits in rows
             for word in (self.string(label), target, offset | (bits << 24 if flag else 0))
         ]
-        return self.record(kind, name, size, words, items=len(rows), flag=flag)
+        return self.record(kind, name, size, words, items=len(rows), flag=flag, number=number)
 
     def enum(
         self, name: str, size: int, values: Iterable[tuple[str, int]], *, signed: bool = False

@@ -53,6 +53,11 @@ class Definitions:
         self._types.integer("int", 4, Encoding.SIGNED)
         self._found: dict[tuple[str, str], tuple[int, int, int]] = {}  # ID, size, alignment
         self._numbers: dict[tuple[str, int], int] = {}
+        # A pointer may lead to a structure that is defined later, or to its own.
+        self._structures: dict[tuple[str, str], int] = {}
+        for one in definitions:
+            if isinstance(one, StructDefinition) and (one.tag, one.name) not in self._structures:
+                self._structures[one.tag, one.name] = self._types.reserve()
         for one in definitions:
             self._define(one)
         self._used = bool(definitions)
@@ -118,7 +123,8 @@ class Definitions:
         kind = Kind.STRUCT if one.tag == "struct" else Kind.UNION
         named = [row for row in members if row[0] or not row[3]]
         name = "" if one.name.startswith("(") else one.name
-        return self._types.composite(kind, name, size, named), size, alignment
+        number = self._structures[one.tag, one.name]
+        return self._types.composite(kind, name, size, named, number=number), size, alignment
 
     def _bit_field(self, member: StructMember, at: int, size: int) -> tuple[int, int]:
         # Its place and width in bits; one of no width ends the unit.
@@ -166,6 +172,8 @@ class Definitions:
             known = self._found.get((node.tag, node.name))
             if known is not None:
                 return known[0]
+            if (node.tag, node.name) in self._structures:
+                return self._structures[node.tag, node.name]
             if node.tag in ("struct", "union"):
                 return self._types.record(Kind.FWD, node.name, 0, flag=node.tag == "union")
             if node.name not in INTEGERS:

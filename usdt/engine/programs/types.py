@@ -37,6 +37,7 @@ __all__ = (
     "TupleType",
     "Type",
     "aligned",
+    "bytes_of",
     "is_number",
     "size_of",
     "spelled",
@@ -249,10 +250,19 @@ def size_of(type_: Type) -> int:
         case TupleType(elements=elements):
             return sum(aligned(size_of(one)) for one in elements)
         case ArrayType(element=element, count=count):
-            inner = element.size if isinstance(element, IntegerType) else size_of(element)
-            return aligned(inner * count)
+            return aligned(bytes_of(element) * count)
         case AggregateType() | NoType():
             return 0
+
+
+def bytes_of(type_: Type) -> int:
+    """Return the bytes of a value in traced memory, as in an array of them."""
+    match type_:
+        case IntegerType(size=size) | StringType(size=size) | StructType(size=size):
+            return size
+        case ArrayType(element=element, count=count):
+            return bytes_of(element) * count
+    return size_of(type_)
 
 
 def spelled(type_: Type) -> str:

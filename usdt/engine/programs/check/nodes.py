@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import ValueClass, ValueType
+from usdt.base.frozen import replace
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,
     U64,
+    Arithmetic,
     Convert,
+    Deref,
     LValue,
     Node,
     Number,
     PointerExpr,
 )
+from usdt.engine.compiler.resolve.btf_types import BtfTypes
+from usdt.engine.programs.members import type_of
 from usdt.engine.programs.typed import Read, ReadText, Scalar, saved
 from usdt.engine.programs.types import (
     INT64,
@@ -24,6 +29,7 @@ from usdt.engine.programs.types import (
     PointerType,
     StringType,
     StructType,
+    bytes_of,
 )
 
 if TYPE_CHECKING:
@@ -61,9 +67,28 @@ def pointer_of(value: Scalar) -> Node:
 
 
 def value_of(
-    node: Node, types: TypeProvider | None, before: tuple[Step, ...], max_string: int
+    node: Node,
+    types: TypeProvider | None,
+    before: tuple[Step, ...],
+    max_string: int,
+    *,
+    in_program: bool = False,
 ) -> Value:
-    """Return the value of an expression that type information or a probe gives."""
+    """Return the value of an expression that type information or a probe gives.
+
+    Args:
+        node: the expression.
+        types: the type information.
+        before: the steps that the expression needs.
+        max_string: the most bytes of a string.
+        in_program: whether the object is in memory of the program, or of the kernel.
+
+    Raises:
+        BtfError: types contain one another.
+    """
+    names = None if types is None else types.names(node)
+    if in_program:
+        node = _read_as_kernels(node)
     match node:
         case PointerExpr():
             shown = None if types is None else types.shown(node)
@@ -72,9 +97,22 @@ def value_of(
             return Scalar(node.address, kind, before)
         case LValue():
             return _object(node, types, before, max_string)
-    names = None if types is None else types.names(node)
     signed = node.type.signed
     return Scalar(node, IntegerType(node.type.size, signed, names=names), before)
+
+
+def _read_as_kernels(node: Node) -> Node:
+    # What a pointer in memory of the program leads to need not be the kernel's.
+    match node:
+        case LValue() | Deref():
+            return replace(node, kernel=True)
+        case PointerExpr(address=address):
+            return replace(node, address=_read_as_kernels(address))
+        case Convert(operand=operand):
+            return replace(node, operand=_read_as_kernels(operand))
+        case Arithmetic(left=left):  # of a bit field
+            return replace(node, left=_read_as_kernels(left))
+    return node
 
 
 def _object(
@@ -91,6 +129,10 @@ def _object(
         return Read(address, ArrayType(element, size // element.size, node.type_id, types))
     if types is None or node.type_id is None:
         return Read(address, ArrayType(IntegerType(1, signed=False), size))
+    if isinstance(types, BtfTypes):
+        kind = type_of(types, node.type_id)
+        if isinstance(kind, ArrayType):
+            return Read(address, kind)
     shown = types.shown(node)
     spelling = shown.cast if shown is not None and shown.cast else "struct"
     return Read(address, StructType(size, node.type_id, types, spelling))
@@ -111,10 +153,7 @@ def lvalue_of(
         element = ValueType(
             ValueClass.SIGNED if kind.element.signed else ValueClass.UNSIGNED, kind.element.size
         )
-    size = (
-        kind.size if isinstance(kind, StructType) else kind.count * (element.size if element else 8)
-    )
-    whole = ValueType(ValueClass.BYTES, size)
+    whole = ValueType(ValueClass.BYTES, bytes_of(kind))
     if isinstance(value, Read):
         address = value.address
         kernel = isinstance(address.type, PointerType) and address.type.kernel

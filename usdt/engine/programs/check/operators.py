@@ -26,11 +26,18 @@ from usdt.engine.language import tree as language
 from usdt.engine.programs.check.nodes import constant, lvalue_of, pointer_of, value_of, wide
 from usdt.engine.programs.check.values import ValueChecker
 from usdt.engine.programs.syntax import tree
-from usdt.engine.programs.typed import Choose, ChooseBytes, CompareBytes, MakeTuple, Scalar
+from usdt.engine.programs.typed import (
+    Choose,
+    ChooseBytes,
+    CompareBytes,
+    MakeTuple,
+    Scalar,
+)
 from usdt.engine.programs.types import (
     BOOLEAN,
     INT64,
     UINT64,
+    ArrayType,
     IntegerType,
     PointerType,
     StringType,
@@ -266,7 +273,8 @@ class OperatorChecker(ValueChecker):
                 known = ", ".join(whole.type.names)
                 raise self.error(node, f"the record has no field {node.name}; it has {known}")
             return self.element(whole, whole.type.names.index(node.name))
-        ask = language.Member(_NOWHERE, node.name, node.arrow, node.start, node.end)
+        arrow = isinstance(whole, Scalar)  # bpftrace takes . for -> and -> for . as well
+        ask = language.Member(_NOWHERE, node.name, arrow, node.start, node.end)
         if isinstance(whole, Scalar):
             return self._member_of_pointer(node, whole, ask)
         found = lvalue_of(whole, self.new_variable)
@@ -276,14 +284,14 @@ class OperatorChecker(ValueChecker):
         made = self.asked(node, lambda known: known.member(ask, target), types)
         if made is None:
             raise self.error(node, f"{spelled(whole.type)} has no member {node.name}")
-        return value_of(made, types, before, self.state.max_string)
+        kernel = target.kernel
+        return value_of(made, types, before, self.state.max_string, in_program=kernel)
 
     def _member_of_pointer(self, node: tree.Member, whole: Scalar, ask: language.Member) -> Value:
         kind = whole.type
         if not isinstance(kind, PointerType) or kind.types is None:
             reason = f"{spelled(kind)} has no members: cast it, as in (struct file *)arg0"
             raise self.error(node, reason)
-        ask = replace(ask, arrow=True)  # bpftrace takes . for -> as well
         target = pointer_of(whole)
         made = self.asked(node, lambda types: types.member(ask, target), kind.types)
         if made is None:
@@ -320,6 +328,11 @@ class OperatorChecker(ValueChecker):
         found = lvalue_of(whole, self.new_variable)
         if found is None:
             raise self.error(node, f"{spelled(whole.type)} has no elements")
+        if isinstance(whole.type, ArrayType) and isinstance(index.node, Number):
+            at, count = index.node.value, whole.type.count
+            if count and not 0 <= at < count:
+                reason = f"the index {at} is out of bounds for array of size {count}"
+                raise self.error(node.index, reason)
         target, types, before = found
         made = self.asked(node, lambda known: known.index(ask, target, wide(index)), types)
         if made is None and target.element is not None:
@@ -329,7 +342,8 @@ class OperatorChecker(ValueChecker):
             made = Deref(address, target.element, None, target.kernel)
         if made is None:
             raise self.error(node, f"{spelled(whole.type)} has no elements")
-        return value_of(made, types, (*before, *index.before), self.state.max_string)
+        steps, kernel = (*before, *index.before), target.kernel
+        return value_of(made, types, steps, self.state.max_string, in_program=kernel)
 
 
 def _written(target: language.TypeName) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
+from usdt.engine.programs.members import members_of
 from usdt.engine.programs.output.histograms import buckets
 from usdt.engine.programs.output.maps import read_rows
 from usdt.engine.programs.output.values import shown
@@ -153,8 +154,8 @@ def python_value(type_: Type | None, value: Any, symbols: Symbols) -> Any:
     """Return a decoded value as an object of Python.
 
     Integers and addresses are int; what stands for a name (a symbol, a user, an enumerator) is the
-    name; a tuple, a record and an array are tuples; a stack is a tuple of frames, the innermost
-    first; a buffer and a structure are bytes.
+    name; a tuple, a record, an array and a structure are tuples; a stack is a tuple of frames, the
+    innermost first; a buffer is bytes.
     """
     match type_:
         case IntegerType(shown=ShownAs.BOOLEAN):
@@ -168,7 +169,10 @@ def python_value(type_: Type | None, value: Any, symbols: Symbols) -> Any:
             return tuple(python_value(one, part, symbols) for one, part in parts)
         case ArrayType(element=element):
             return tuple(python_value(element, one, symbols) for one in value)
-        case BufferType(address=False, hardware=False) | StructType():
+        case StructType():
+            members = zip(members_of(type_), value, strict=True)
+            return tuple(python_value(one.type, part, symbols) for one, part in members)
+        case BufferType(address=False, hardware=False):
             return bytes(value)
         case StackType(frames=frames) if frames:
             return tuple(symbols.stack(type_, *value))

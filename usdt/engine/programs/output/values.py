@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
+from usdt.engine.programs.members import members_of
 from usdt.engine.programs.types import (
     AggregateType,
     ArrayType,
@@ -18,13 +20,15 @@ from usdt.engine.programs.types import (
     StructType,
     TupleType,
     Type,
-    size_of,
+    bytes_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("Symbols", "decode", "shown")
+    from usdt.engine.programs.members import Member
+
+__all__ = ("Symbols", "decode", "escaped", "shown")
 
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
 
@@ -54,7 +58,7 @@ class Symbols(Protocol):
 def decode(type_: Type, data: bytes, offset: int = 0) -> Any:
     """Return a value of a type: an int, a str, bytes, or a tuple.
 
-    A stack or a symbol of a process is (number, process).
+    A stack or a symbol of a process is (number, process); a structure is a tuple of its members.
     """
     match type_:
         case IntegerType(size=size, signed=signed):
@@ -72,8 +76,8 @@ def decode(type_: Type, data: bytes, offset: int = 0) -> Any:
             return tuple(decode(one, data, offset + type_.offset(n)) for n, one in parts)
         case ArrayType(element=element, count=count):
             return _array(element, count, data, offset)
-        case StructType(size=size):
-            return data[offset : offset + size]
+        case StructType():
+            return _structure(type_, data, offset)
         case StackType(frames=frames):
             return struct.unpack_from("=iI" if frames else "=QQ", data, offset)
         case AggregateType() | NoType():
@@ -93,8 +97,33 @@ def _array(element: Type, count: int, data: bytes, offset: int) -> tuple[Any, ..
         code = _CODES[element.size, True]
         code = code if element.signed else code.upper()
         return struct.unpack_from(f"={count}{code}", data, offset)
-    size = size_of(element)
-    return tuple(decode(element, data, offset + n * size) for n in range(count))
+    size = bytes_of(element)
+    return tuple(_packed(element, data, offset + n * size) for n in range(count))
+
+
+def _packed(type_: Type, data: bytes, offset: int) -> Any:
+    # A value as it is in traced memory, where a number has the bytes of its type.
+    if isinstance(type_, IntegerType):
+        return _array(type_, 1, data, offset)[0]
+    return decode(type_, data, offset)
+
+
+def _structure(type_: StructType, data: bytes, offset: int) -> tuple[Any, ...]:
+    return tuple(_member(one, data, offset) for one in members_of(type_))
+
+
+def _member(member: Member, data: bytes, offset: int) -> Any:
+    at = offset + member.bit // 8
+    if not member.width:
+        return _packed(member.type, data, at)
+    first = member.bit % 8
+    size = -(-(first + member.width) // 8)
+    bits = int.from_bytes(data[at : at + size], sys.byteorder)
+    if sys.byteorder == "big":
+        first = 8 * size - first - member.width
+    bits = bits >> first & (1 << member.width) - 1
+    signed = isinstance(member.type, IntegerType) and member.type.signed
+    return bits - (1 << member.width) if signed and bits >> (member.width - 1) else bits
 
 
 def shown(type_: Type, value: Any, symbols: Symbols) -> str:
@@ -110,8 +139,12 @@ def shown(type_: Type, value: Any, symbols: Symbols) -> str:
             return _address(value)
         case BufferType(hardware=True):
             return ":".join(f"{byte:02X}" for byte in value)
-        case BufferType() | StructType():
+        case BufferType():
             return escaped(value)
+        case StructType():
+            found = zip(members_of(type_), value, strict=True)
+            rows = (f".{one.name} = {shown(one.type, part, symbols)}" for one, part in found)
+            return f"{{ {', '.join(rows)} }}"
         case TupleType(elements=elements, names=names):
             parts = [shown(one, part, symbols) for one, part in zip(elements, value, strict=True)]
             if names:

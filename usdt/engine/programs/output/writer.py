@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
+from usdt.engine.programs.members import members_of
 from usdt.engine.programs.output.histograms import buckets, drawn
 from usdt.engine.programs.output.values import shown
 from usdt.engine.programs.types import (
@@ -12,8 +13,10 @@ from usdt.engine.programs.types import (
     AggregateType,
     ArrayType,
     IntegerType,
+    NoType,
     PointerType,
     ShownAs,
+    StructType,
     TupleType,
 )
 
@@ -192,6 +195,11 @@ class JsonWriter:
                 return dict(zip(names, parts, strict=True)) if names else parts
             case ArrayType(element=element):
                 return [self._json(element, one) for one in value]
+            case StructType():
+                rows = zip(members_of(type_), value, strict=True)
+                return {one.name: self._json(one.type, part) for one, part in rows}
+            case NoType():
+                return None
         return shown(type_, value, self._symbols)
 
 

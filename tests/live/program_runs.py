@@ -1,0 +1,45 @@
+"""Runs of ``usdt run`` within the tests' process: the fixture ``run``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from skips import skip_or_fail
+
+from usdt.base.errors import NotSupported
+from usdt.engine.cli.programs.run import run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., str]
+
+#: The values of the command's options, but for the program.
+VALUES = {
+    "words": (),
+    "pids": (),
+    "command": None,
+    "form": "text",
+    "quiet": True,
+    "output": None,
+    "unsafe": False,
+    "verbose": 0,
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run a program; return what it prints."""
+    output = tmp_path / "output"
+
+    def run(text: str, *words: str, code: int = 0, **values: Any) -> str:
+        values |= {"text": text, "words": words, "output": str(output)}
+        try:
+            assert run_program({**VALUES, **values}) == code
+        except NotSupported as err:
+            skip_or_fail(err)
+        return output.read_text()
+
+    return run

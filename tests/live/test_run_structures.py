@@ -1,0 +1,111 @@
+"""Structures, arrays and pointers in programs of ``usdt run``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from program_runs import Run
+
+_C = """
+#include <sys/sdt.h>
+struct inner { char c; unsigned short s; };
+struct outer {
+    int a; struct inner in[2]; int grid[2][3]; unsigned long x : 3; long y : 5; char *name;
+    char word[8]; struct { int u; }; struct outer *next;
+};
+int main(void)
+{
+    char name[] = "a name"; /* on the stack: a page that was not touched cannot be read */
+    struct outer last = {.a = 7, .name = name, .grid = {{11}}};
+    struct outer one = {-42, {{'a', 1}, {'b', 2}}, {{1, 2, 3}, {4, 5, 6}}, 5, -3, name,
+                        "a word", {9}, &last};
+    DTRACE_PROBE1(structures, hit, &one);
+    return 0;
+}
+"""
+
+_TYPES = (
+    "struct inner { char c; unsigned short s; } struct outer { int a; struct inner in[2];"
+    " int grid[2][3]; uint64_t x : 3; int64_t y : 5; char *name; char word[8]; struct { int u; };"
+    " struct outer *next; }"
+)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a program with a probe that has a structure."""
+    folder = tmp_path_factory.mktemp("structures")
+    (folder / "structures.c").write_text(_C)
+    words = ("gcc", "-g", "-o", folder / "structures", folder / "structures.c")
+    subprocess.run(words, check=True)
+    return folder / "structures"
+
+
+def _run(run: Run, program: Path, body: str, *, form: str = "text") -> str:
+    text = f"{_TYPES} usdt:{program}:structures:hit {{ $p = (struct outer *)arg0; {body} }}"
+    return run(text, command=str(program), form=form)
+
+
+# What is read from a copy of *$p; a pointer in it leads to the process's memory.
+_READ = {
+    "$s.a": "-42",
+    "$s->in[1].s": "2",
+    "$s.grid[1][2]": "6",
+    "$s.x": "5",
+    "$s.y": "-3",
+    "str($s.name)": "a name",
+    "$s.word": "a word",
+    "$s.u": "9",
+    "$s.next->a": "7",
+    "$s.next.grid[0][0]": "11",
+    "$s.grid[0]": "[1,2,3]",
+    "$s.grid": "[[1,2,3],[4,5,6]]",
+    "$s.in[1]": "{ .c = 98, .s = 2 }",
+    "$s.in": "[{ .c = 97, .s = 1 },{ .c = 98, .s = 2 }]",
+}
+
+
+@pytest.mark.parametrize("copy", ["$s = *$p; print(%s);", "@s = *$p; print(%s); clear(@s);"])
+def test_members_of_a_kept_structure(run: Run, program: Path, copy: str) -> None:
+    read = [text.replace("$s", copy[:2]) for text in _READ]
+    body = copy.replace("print(%s);", " ".join(f"print({one});" for one in read))
+    assert _run(run, program, body).splitlines() == [*_READ.values()]
+
+
+def test_elements_of_a_kept_array(run: Run, program: Path) -> None:
+    body = (
+        "$g = $p->grid; @g[1] = $p->grid; $row = $g[1]; $i = 2; print($g[0][1]);"
+        " print(@g[1][1][0]); print($row[$i]); $n = $p->in; print($n[1].s); clear(@g);"
+    )
+    assert _run(run, program, body) == "2\n4\n6\n2\n"
+
+
+_SHOWN = (
+    "{ .a = 7, .in = [{ .c = 0, .s = 0 },{ .c = 0, .s = 0 }], .grid = [[11,0,0],[0,0,0]], .x = 0,"
+    " .y = 0, .name = 0x%x, .word = , .u = 0, .next = 0x0 }"
+)
+
+
+def test_a_structure_in_a_map_is_shown_by_its_members(run: Run, program: Path) -> None:
+    body = "@s = *$p->next; @k[$p->in[0]] = 1; print(@s.name);"
+    name, _, *maps = _run(run, program, body).splitlines()
+    assert maps == ["@k[{ .c = 97, .s = 1 }]: 1", "", f"@s: {_SHOWN % int(name, 16)}"]
+
+
+def test_a_structure_in_json(run: Run, program: Path) -> None:
+    lines = _run(run, program, "print(*$p);", form="json").splitlines()
+    data = json.loads(lines[-1])["data"]
+    assert (data["a"], data["in"][1], data["y"]) == (-42, {"c": 98, "s": 2}, -3)
+    assert (data["grid"][1], data["word"], data["u"]) == ([4, 5, 6], "a word", 9)
+
+
+def test_a_kept_structure_of_the_kernel(run: Run) -> None:
+    body = "@t = *curtask; print(@t.pid == tid); print(@t.comm == comm); clear(@t);"
+    assert run(f"BEGIN {{ {body} exit(); }}") == "true\ntrue\n"
