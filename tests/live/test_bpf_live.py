@@ -247,6 +247,20 @@ def test_an_empty_program_is_refused_without_a_log() -> None:
     assert caught.value.log == ""
 
 
+def test_a_program_with_too_many_branches_is_refused_with_the_reason() -> None:
+    asm = Assembler()
+    asm.call(Helper.KTIME_GET_NS)
+    for value in range(
+        8300
+    ):  # the kernel remembers 8192 branches; see BPF_COMPLEXITY_LIMIT_JMP_SEQ
+        asm.jump(Jump.EQ, R0, value, "end")
+    asm.mov(R0, 0)
+    asm.label("end")
+    asm.exit()
+    with pytest.raises(VerifierError, match=r"jumps is too complex|too large"):
+        ProgramSpec(asm.assemble()).load({})
+
+
 # What the kernel's own disassembler, in the verifier's log, makes of our instructions.
 _DISASSEMBLED = (
     *("r6 = r1", "r7 = -3", "r8 = 0x1122334455667788", "call bpf_ktime_get_ns#5", "w0 = w0"),

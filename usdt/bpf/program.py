@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ("Program", "ProgramSpec")
 
 _LOG_SIZE = 1 << 20
+# Of a program that is refused: EFAULT of one with too many branches (until 6.18).
+_REFUSED = (errno.EACCES, errno.EINVAL, errno.E2BIG, errno.ENOSPC, errno.EFAULT)
 _INFO = struct.Struct("=208xQ")  # struct bpf_prog_info: recursion_misses
 _NO_JIT = (
     "this kernel's JIT compiler lacks an instruction that its interpreter has; let it interpret:"
@@ -74,7 +76,7 @@ class ProgramSpec:
             # Kernels before 5.11 charge programs to RLIMIT_MEMLOCK; see maps.py.
             if err.errno == errno.EPERM and raise_memlock():
                 return Program(FD(self._load(insns, None)))
-            if err.errno in (errno.EACCES, errno.EINVAL, errno.E2BIG, errno.ENOSPC):
+            if err.errno in _REFUSED:
                 # Load it once more to get the log, which costs time and memory.
                 self._explain(insns, err.errno)
             if err.errno == ENOTSUPP:

@@ -15,6 +15,7 @@ from usdt.engine.programs.codegen.frame import (
     CONTEXT_SLOT,
     SCRATCH_SLOT,
     TASK_SLOT,
+    ZERO_SLOT,
     Frame,
 )
 from usdt.engine.programs.codegen.names import scratch_name
@@ -102,6 +103,10 @@ class ProgramAction(ActionEmitter):
         loops = _loops(body.statements)
         frame = Frame(loops, scratch=bool(body.scratch))
         asm.store(R10, TASK_SLOT, R9)
+        # The sign of pid_tgid is 0, which the verifier does not know.
+        asm.mov(R0, R9)
+        asm.alu(Alu.ARSH, R0, 63)
+        asm.store(R10, ZERO_SLOT, R0)
         if loops:
             asm.store(R10, CONTEXT_SLOT, R6)
         if body.scratch:

@@ -45,6 +45,7 @@ def emit_add(emitter: ValueEmitter, statement: AddToMap) -> None:
     number = None
     if statement.value is not None:
         emitter.number(statement.value)
+        emitter.numbers.unbind()
         number = emitter.numbers.push()
     key = _key(emitter, statement, number)
     size = value_size_of(statement.type)

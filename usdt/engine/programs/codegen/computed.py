@@ -145,8 +145,9 @@ def _divide(asm: Assembler, hits: int) -> None:
 def _map_length(emitter: ValueEmitter, what: MapLength) -> None:
     # The kernel passes the address of a slot to a function that counts in it.
     asm = emitter.asm
-    slot = emitter.frame.push()
-    asm.store(R10, slot, 0)
+    asm.mov(R0, 0)
+    emitter.numbers.unbind()
+    slot = emitter.numbers.push()
     asm.load_map(R1, map_name(what.map))
     asm.load_function(R2, "count entries")
     asm.mov(R3, R10)

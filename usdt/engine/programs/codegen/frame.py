@@ -29,6 +29,7 @@ __all__ = (
     "SCRATCH_SLOT",
     "SCRATCH_START",
     "TASK_SLOT",
+    "ZERO_SLOT",
     "Frame",
     "Place",
 )
@@ -37,7 +38,8 @@ TASK_SLOT = PIDNS_SLOT - 8  # pid_tgid
 CONTEXT_SLOT = TASK_SLOT - 8  # the context, for loops
 SCRATCH_SLOT = CONTEXT_SLOT - 8  # the address of the scratch memory, for loops
 LEFT_SLOT = SCRATCH_SLOT - 8  # whether a loop has ended by return
-_MAIN_SLOTS = LEFT_SLOT
+ZERO_SLOT = LEFT_SLOT - 8  # 0, which the verifier does not know
+_MAIN_SLOTS = ZERO_SLOT
 _LOOP_SLOTS = PIDNS_SLOT + 8  # a loop has only the slots for keys and reads
 _STACK = 512 - 32  # the kernel rounds the stack of each function up to 32 bytes
 _LOOP_STACK = 96

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Saved
-from usdt.bpf.asm.insn import R0, R10, Alu, Reg
+from usdt.bpf.asm.insn import R0, R1, R10, Alu, Reg
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
 from usdt.engine.compiler.ir import ArgumentValue, can_fail
-from usdt.engine.programs.codegen.frame import TASK_SLOT
+from usdt.engine.programs.codegen.frame import TASK_SLOT, ZERO_SLOT
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
@@ -79,6 +79,15 @@ class NumberEmitter(ExpressionEmitter):
         if name == "tid":
             self.asm.alu(Alu.LSH, R0, 32)
         self.asm.alu(Alu.RSH, R0, 32)
+
+    def unbind(self) -> None:
+        """Let the verifier know nothing of the number in r0; r1 is changed.
+
+        The verifier follows a branch once for each value that it knows, and a loop for each value
+        that a variable has in it. A program of many branches or rounds would be too much for it.
+        """
+        self.asm.load(R1, self.frame.base, ZERO_SLOT)
+        self.asm.alu(Alu.XOR, R0, R1)
 
     def push(self, source: Reg = R0) -> int:
         """Store a register in a new slot of the stack; return its offset from r10."""

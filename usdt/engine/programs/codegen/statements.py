@@ -123,6 +123,7 @@ class StatementEmitter(ValueEmitter):
         mark = self.frame.mark()
         if isinstance(value, Scalar):
             self.number(value)
+            self.numbers.unbind()
             self.asm.store(place.base, place.offset, R0)
         else:
             self._put_filled(value, place, size)
@@ -199,11 +200,13 @@ class StatementEmitter(ValueEmitter):
         if statement.first is not None and statement.variable is not None:
             first = self.frame.variable(statement.variable, 8)
             self.number(statement.first)
+            self.numbers.unbind()
             asm.store(first.base, first.offset, R0)
         if statement.times is None:
             asm.mov(R0, _MOST_ROUNDS)
         else:
             self._rounds(statement.times)
+        self.numbers.unbind()
         asm.mov(R1, R0)
         self._begin_loop()
         asm.mov(R4, 0)

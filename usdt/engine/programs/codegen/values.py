@@ -115,6 +115,7 @@ class ValueEmitter:
             match what:
                 case Scalar():
                     self.number(what)
+                    self.numbers.unbind()
                 case Choose() | JoinSteps() | MapNumber() | Increment() | HasKey():
                     self._compute(what)
                 case CallHelper() | ElementNumber() | AggregateNumber() | MapLength():
@@ -151,6 +152,7 @@ class ValueEmitter:
                 self.number(what.result)
             case _:
                 assert_never(what)
+        self.numbers.unbind()
 
     def statements(self, statements: Sequence[Statement]) -> None:
         """Emit statements."""
