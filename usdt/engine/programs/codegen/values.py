@@ -122,12 +122,26 @@ class ValueEmitter:
                     self._compute(what)
                 case CompareBytes() | TextLength() | FindText():
                     self._compute(what)
-                case _:  # the address of a value in memory
-                    place = self.in_memory(what)
-                    self.asm.mov(R0, place.base)
-                    self.asm.add(R0, place.offset)
+                case _:
+                    self._save_address(self.in_memory(what), self.frame.variable(variable, 8))
+                    continue
             place = self.frame.variable(variable, 8)
             self.asm.store(place.base, place.offset, R0)
+
+    def _save_address(self, of: Place, place: Place) -> None:
+        # As a number: the kernel restricts what is done with addresses, for example in loops and
+        # with an index that it does not know. It takes what a helper has copied for a number.
+        asm = self.asm
+        asm.mov(R0, of.base)
+        asm.add(R0, of.offset)
+        slot = self.numbers.push()
+        asm.mov(R1, place.base)
+        asm.add(R1, place.offset)
+        asm.mov(R2, 8)
+        asm.mov(R3, R10)
+        asm.add(R3, slot)
+        asm.call(Helper.PROBE_READ_KERNEL)
+        self.numbers.pop()
 
     def _compute(self, what: Computation) -> None:
         match what:
