@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,15 +32,17 @@ VALUES = {
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run a program; return what it prints."""
+    """Run a program; return what it prints, without the two empty lines of every end."""
     output = tmp_path / "output"
 
     def run(text: str, *words: str, code: int = 0, **values: Any) -> str:
-        values |= {"text": text, "words": words, "output": str(output)}
+        values = {**VALUES, **values, "text": text, "words": words, "output": str(output)}
         try:
-            assert run_program({**VALUES, **values}) == code
+            assert run_program(values) == code
         except NotSupported as err:
             skip_or_fail(err)
-        return output.read_text()
+        text, ends = re.subn(r"\n\n(?=@|\Z)", "", output.read_text(), count=1)
+        assert ends == (values["form"] == "text")
+        return text
 
     return run

@@ -85,7 +85,7 @@ class ObjectWriter:
     def attached(self, number: int) -> None:
         """Nothing: run() returns when the probes are attached."""
 
-    def blank(self) -> None:
+    def end(self) -> None:
         """Nothing: maps are not printed at the end."""
 
     def text(

@@ -177,12 +177,11 @@ class ProgramResults:
 
     def finish(self, lost: list[Lost]) -> str:
         """Print the maps, in the order of their names; say what was lost."""
+        self._writer.end()
         if self._print_maps:
-            for name in sorted(self._session.state.maps):
-                found = self._session.state.maps[name]
+            for _, found in sorted(self._session.state.maps.items()):
                 rows = read_rows(found, self._session.map_of(found))
                 if rows:
-                    self._writer.blank()
                     self._writer.map(found, rows)
         total = sum(one.lost for one in lost)
         if total:

@@ -50,8 +50,8 @@ class Writer(Protocol):
     def map(self, found: MapState, rows: Sequence[Row]) -> None:
         """Write a map."""
 
-    def blank(self) -> None:
-        """Write what stands before a map at the end."""
+    def end(self) -> None:
+        """Write what stands between the events and the maps at the end."""
 
 
 def _average(value: tuple[int, int]) -> int:
@@ -91,9 +91,9 @@ class TextWriter:
         """Write a value of print()."""
         self._write(f"{shown(type_, value, self._symbols)}\n")
 
-    def blank(self) -> None:
-        """Write what stands before a map at the end: an empty line."""
-        self._write("\n")
+    def end(self) -> None:
+        """Write what stands between the events and the maps at the end: two empty lines."""
+        self._write("\n\n")
 
     def map(self, found: MapState, rows: Sequence[Row]) -> None:
         """Write a map: a line, or a histogram, for each entry."""
@@ -154,7 +154,7 @@ class JsonWriter:
         """Write a value of print()."""
         self._write("value", self._json(type_, value))
 
-    def blank(self) -> None:
+    def end(self) -> None:
         """Write nothing: every object is a line."""
 
     def map(self, found: MapState, rows: Sequence[Row]) -> None:
