@@ -2,11 +2,12 @@
 
 ``group`` has the table of commands; most commands have a module of their own, and ``event`` is a
 group. ``tracepoints`` shows tracepoints and system calls in ``list`` and ``info``. This package
-imports no other module at import time.
+imports nothing of the toolkit at import time.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import NoReturn
 
@@ -18,6 +19,7 @@ def main() -> NoReturn:
 
     Imports, which take most of the start time, happen inside, so that ^C shows no traceback.
     """
+    gc.set_threshold(10_000)  # imports make many objects and hardly any garbage
     try:
         from usdt.base.interrupts import note_interrupts  # noqa: PLC0415
 
