@@ -54,6 +54,22 @@ _BODIES = {
         "$x = 2; if ($x == 1) { print(1); } else if ($x == 2) { print(2); } else { print(3); }",
         "2\n",
     ),
+    "if as a value": (
+        (
+            "$x = 1; print(if ($x) { if ($x > 1) { 1 } else { 2 } } else { 3 });"
+            ' print(if ($x == 2) { printf("no\\n"); "two" } else { printf("yes\\n"); "other" });'
+        ),
+        "2\nyes\nother\n",
+    ),
+    "types that are found later": (
+        (
+            '$q = @w; @copy = $q; if (@last != "b") { @last = "b"; } @n = @n + 1; @w = "text";'
+            ' for ($kv : @k) { @of[$kv.1] = $kv.0; } @k["x"] = "y";'
+            " print((@copy, @last, @n));"
+            " clear(@w); clear(@n); clear(@copy); clear(@last); clear(@k);"
+        ),
+        "(, b, 1)\n",
+    ),
     "scopes": ("$x = 1; if (1) { $x = 2; $y = 3; } print($x);", "2\n"),
     "increments": (
         (
@@ -308,6 +324,9 @@ _REFUSED = {
     "BEGIN { $x = 1; $y = $x + ; }": "",
     'BEGIN { printf("%d", "text"); }': "%d does not go with string[5]",
     'BEGIN { printf("%d %d", 1); }': "the format has 2 conversions for 1 values",
+    "BEGIN { print(if (1) { 2 }); }": "this if has no value: it has no else",
+    "BEGIN { @a = @b; @b = @a; $x = @nothing + 1; }": "@nothing has no value: nothing is assigned",
+    "BEGIN { @a = @c; print($x); @c = 1; }": "$x has no value here: nothing was assigned to it",
     "BEGIN { print($x); }": "$x has no value here: nothing was assigned to it",
     "BEGIN { @x = 1; @x[1] = 2; }": "@x is used without keys elsewhere in the program",
     'BEGIN { @x = 1; @x = "a"; }': "the values of @x: int64 elsewhere, here string[2]",

@@ -15,6 +15,8 @@ from usdt.engine.compiler.ir import U64, ArgumentValue
 from usdt.engine.programs.variables import Variable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from usdt.bpf._uapi import Helper
     from usdt.engine.compiler.ir import Node
     from usdt.engine.language.tree import StackKind
@@ -49,6 +51,7 @@ __all__ = (
     "HasKey",
     "If",
     "Increment",
+    "JoinBytes",
     "JoinSteps",
     "Leave",
     "Loop",
@@ -70,6 +73,7 @@ __all__ = (
     "UserSymbol",
     "Value",
     "VariableBytes",
+    "parts",
     "saved",
 )
 
@@ -308,6 +312,15 @@ class ChooseBytes:
 
 
 @frozen
+class JoinBytes:
+    """Statements, and the value in memory that they lead to: a block that is an expression."""
+
+    statements: tuple[Statement, ...]
+    value: Bytes
+    type: Type
+
+
+@frozen
 class StackOf:
     """The user or the kernel stack."""
 
@@ -334,6 +347,7 @@ Bytes = (
     | MakeTuple
     | Padded
     | ChooseBytes
+    | JoinBytes
     | StackOf
     | UserSymbol
 )
@@ -446,3 +460,16 @@ class Leave:
 
 
 Statement = SetVariable | SetMap | AddToMap | Delete | Emit | Evaluate | If | Loop | ForMap | Leave
+
+
+def parts(*nodes: object) -> Iterator[object]:
+    """Yield statements and values, and all that is in them."""
+    ahead = [*nodes]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, tuple):
+            ahead += node
+            continue
+        yield node
+        if type(node).__module__ == __name__:
+            ahead += [getattr(node, name) for name in type(node).__match_args__]  # type: ignore[attr-defined]

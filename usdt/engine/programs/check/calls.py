@@ -32,9 +32,11 @@ from usdt.engine.programs.typed import (
     Read,
     ReadText,
     Scalar,
+    SetVariable,
     Statement,
     TextLength,
     UserSymbol,
+    parts,
 )
 from usdt.engine.programs.types import (
     BOOLEAN,
@@ -54,6 +56,7 @@ from usdt.engine.programs.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from usdt.engine.programs.events import Event
     from usdt.engine.programs.typed import Bytes, Value
 
 __all__ = ("AGGREGATES", "CallChecker")
@@ -332,12 +335,12 @@ class CallChecker(BuiltinChecker):
         if name in _UNSAFE and not self.state.unsafe:
             raise self.error(node, f"{name}() changes the system: allow it with --unsafe")
         if name in _PRINTING:
-            return (self._printf(node, _PRINTING[name]),)
+            return self._printf(node, _PRINTING[name])
         method: Callable[[tree.Call], tuple[Statement, ...]] | None
         method = getattr(self, f"_do_{name}", None) if name in STATEMENTS else None
         return None if method is None else method(node)
 
-    def _printf(self, node: tree.Call, kind: EventKind) -> Statement:
+    def _printf(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
         first, *rest = self.arguments(node, 1, 64)
         form = self.text(first, f"the format of {node.function}()")
         text = form.decode("utf-8", "surrogateescape")
@@ -346,7 +349,19 @@ class CallChecker(BuiltinChecker):
             self.key_type(value, one)
         types = tuple(value.type for value in values)
         check_format(text, types, lambda why: self.error(first, f"{node.function}(): {why}"))
-        return Emit(self.state.event(kind, types, text), values)
+        return self._send(self.state.event(kind, types, text), *values)
+
+    def _send(self, event: Event, *values: Value) -> tuple[Statement, ...]:
+        if not any(isinstance(one, Emit) for one in parts(values)):
+            return (Emit(event, values),)
+        # What the values print comes before.
+        made: list[Statement] = []
+        kept: list[Value] = []
+        for value in values:
+            variable = self.new_variable(value.type)
+            made.append(SetVariable(variable, value))
+            kept.append(self.value_of_variable(variable))
+        return (*made, Emit(event, tuple(kept)))
 
     def _do_print(self, node: tree.Call) -> tuple[Statement, ...]:
         first, *rest = self.arguments(node, 1, 3)
@@ -363,7 +378,7 @@ class CallChecker(BuiltinChecker):
             return (Emit(made, (key,)),)
         value = self.value(first)
         self.key_type(value, first)
-        return (Emit(self.state.event(EventKind.PRINT, (value.type,)), (value,)),)
+        return self._send(self.state.event(EventKind.PRINT, (value.type,)), value)
 
     def _of_map(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
         (first,) = self.arguments(node, 1, 1)

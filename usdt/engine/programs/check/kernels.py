@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported
-from usdt.engine.programs.typed import AggregateNumber, FindText, ForMap, Loop, MapLength
+from usdt.engine.programs.typed import AggregateNumber, FindText, ForMap, Loop, MapLength, parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +39,7 @@ def check_kernel(statements: Sequence[Statement], release: str | None = None) ->
     """
     words = (release or os.uname().release).split(".")
     version = tuple(int("".join(c for c in word if c.isdigit()) or 0) for word in words[:2])
-    ahead: list[object] = [*statements]
-    while ahead:
-        node = ahead.pop()
-        if isinstance(node, tuple):
-            ahead += node
-            continue
+    for node in parts(*statements):
         needs = _SINCE.get(type(node))
         if needs is not None and version < needs[1]:
             raise NotSupported(*needs)
-        module = type(node).__module__
-        if module == Loop.__module__:
-            ahead += [getattr(node, name) for name in type(node).__match_args__]  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ProbeAt", "check", "check_one")
 
-_MOST_PASSES = 10
+_MOST_PASSES = 64
 
 
 @frozen
@@ -42,13 +42,14 @@ def check(state: ProgramState, probes: Sequence[ProbeAt]) -> list[ProbeBody]:
         NotSupported: this kernel cannot run it.
     """
     for _ in range(_MOST_PASSES):
-        state.changed = False
+        state.changed = state.waiting = False
         for one in probes:
             _statements(state, one)
-        if not state.changed:
+        if not state.changed and (state.guessing or not state.waiting):
             break
+        state.guessing = not state.changed
     state.final = True
-    state.changed = False
+    state.changed = state.waiting = False
     return [check_one(state, one) for one in probes]
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.program import MapDeclaration
     from usdt.engine.programs.syntax.source import Source
 
-__all__ = ("MapState", "ProgramState", "joined")
+__all__ = ("MapState", "ProgramState", "TypeNotKnownError", "joined")
 
 _MOST_ENTRIES = 1 << 26
 
@@ -57,6 +57,10 @@ def joined(known: Type, other: Type) -> Type | None:
             found = tuple(part for part in parts if part is not None)
             return replace(known, elements=found) if len(found) == len(one) else None
     return known if known == other else None
+
+
+class TypeNotKnownError(Exception):
+    """A map is read whose type is not known yet: another pass may know it."""
 
 
 class MapState:
@@ -100,6 +104,8 @@ class ProgramState:
         stacks: the numbers of frames of the stacks that are recorded.
         user_symbols: whether symbols of processes are shown.
         changed: whether a type has become known, or wider, in this pass.
+        waiting: whether a statement was left out of this pass for a type that is not known yet.
+        guessing: whether such types are taken for int64, because no pass finds more.
         final: whether types that are not known yet are errors.
     """
 
@@ -127,6 +133,8 @@ class ProgramState:
         self.user_symbols = False
         self.variables: dict[tuple[int, int], Type] = {}
         self.changed = False
+        self.waiting = False
+        self.guessing = False
         self.final = False
         self._numbers: dict[Event, int] = {}
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from usdt.engine.programs.check.calls import AGGREGATES, CallChecker
 from usdt.engine.programs.check.nodes import constant
+from usdt.engine.programs.check.state import TypeNotKnownError
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
     AddToMap,
     Evaluate,
     ForMap,
     If,
+    JoinBytes,
     JoinSteps,
     Leave,
     Loop,
@@ -29,7 +31,6 @@ from usdt.engine.programs.types import (
     NoType,
     TupleType,
     Type,
-    spelled,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,13 @@ class StatementChecker(CallChecker):
         return tuple(made)
 
     def statement(self, node: tree.Statement) -> tuple[Statement, ...]:
-        """Return what a statement does."""
+        """Return what a statement does; nothing, if that is not known in this pass."""
+        try:
+            return self._statement(node)
+        except TypeNotKnownError:
+            return ()
+
+    def _statement(self, node: tree.Statement) -> tuple[Statement, ...]:
         match node:
             case tree.Assignment():
                 return self._assignment(node)
@@ -73,7 +80,7 @@ class StatementChecker(CallChecker):
             case tree.ExpressionStatement(expression=inner):
                 return self._expression(inner)
             case tree.If():
-                return (self._if(node),)
+                return (self._if_statement(node),)
             case tree.Block():
                 return self.block(node)
             case tree.While():
@@ -103,14 +110,14 @@ class StatementChecker(CallChecker):
             return (If(condition, yes, no),)
         return (Evaluate(self.value(node)),)
 
-    def _if(self, node: tree.If) -> If:
+    def _if_statement(self, node: tree.If) -> If:
         condition = self.condition(node.condition)
         yes = self.block(node.then)
         match node.otherwise:
             case None:
                 return If(condition, yes)
             case tree.If():
-                return If(condition, yes, (self._if(node.otherwise),))
+                return If(condition, yes, (self._if_statement(node.otherwise),))
             case other:
                 return If(condition, yes, self.block(other))
 
@@ -245,6 +252,8 @@ class StatementChecker(CallChecker):
 
     def _for_map(self, node: tree.For, whole: tree.Map) -> tuple[Statement, ...]:
         found = self.state.map(whole.name, whole.start)
+        if (found.key is None or found.value is None) and not self.state.final:
+            self.not_known_yet()
         key, value = found.key or INT64, found.value or INT64
         aggregate = value if isinstance(value, AggregateType) else None
         kind = TupleType((key, INT64 if aggregate is not None else value))
@@ -261,6 +270,12 @@ class StatementChecker(CallChecker):
 
     # ------------------------------------------------------------ blocks as values
 
+    def _if(self, node: tree.If) -> Value:
+        if node.otherwise is None:
+            raise self.error(node, "this if has no value: it has no else")
+        condition = self.condition(node.condition)
+        return self.choice(node, condition, self.value(node.then), self.value(node.otherwise))
+
     def _block(self, node: tree.Block) -> Value:
         if node.value is None:
             raise self.error(node, "this block has no value: its last expression ends with a ;")
@@ -272,4 +287,4 @@ class StatementChecker(CallChecker):
             return value
         if isinstance(value, Scalar):
             return self.step(JoinSteps(tuple(made), value), value.type)
-        raise self.error(node, f"a block of type {spelled(value.type)} is not supported yet")
+        return JoinBytes(tuple(made), value, value.type)

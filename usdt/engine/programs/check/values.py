@@ -17,6 +17,7 @@ from usdt.engine.compiler.resolve import resolve
 from usdt.engine.language import tree as language
 from usdt.engine.programs.check.fields import field_value
 from usdt.engine.programs.check.nodes import constant, value_of, wide
+from usdt.engine.programs.check.state import TypeNotKnownError
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
     AggregateNumber,
@@ -106,7 +107,10 @@ class ValueChecker:
 
     def condition(self, node: tree.Expression) -> Scalar:
         """Return an expression that decides: a number."""
-        return self.number(node, "a condition")
+        try:
+            return self.number(node, "a condition")
+        except TypeNotKnownError:  # what it decides about may make the type known
+            return _ZERO
 
     def text(self, node: tree.Expression, what: str) -> bytes:
         """Return the bytes of an expression that must be a constant string."""
@@ -186,7 +190,13 @@ class ValueChecker:
     def _variable(self, node: tree.Variable) -> Value:
         found = self.lookup(node.name)
         if found is None:
+            if self.state.waiting:  # for the statement that makes it
+                raise TypeNotKnownError
             raise self.error(node, f"{node.name} has no value here: nothing was assigned to it")
+        return self.value_of_variable(found)
+
+    def value_of_variable(self, found: Variable) -> Value:
+        """Return the value that a variable has."""
         if is_number(found.type):
             return Scalar(self._signed(saved(found), found.type), found.type)
         return VariableBytes(found, found.type)
@@ -265,13 +275,23 @@ class ValueChecker:
                 raise self.error(
                     node, f"{found.variable.name} has no value: nothing is assigned to it"
                 )
-            self.state.changed = True
+            self.not_known_yet()
             kind = INT64
         if isinstance(kind, AggregateType):
             return self.aggregate_number(node, found, key, kind)
         if is_number(kind):
             return self.step(MapNumber(found.variable, key), kind)
         return MapBytes(found.variable, key, kind)
+
+    def not_known_yet(self) -> None:
+        """Leave the statement out of this pass: it needs a type that is not known yet.
+
+        Raises:
+            TypeNotKnownError: this pass may find it.
+        """
+        if not self.state.guessing:
+            self.state.waiting = True
+            raise TypeNotKnownError
 
     def aggregate_number(
         self, node: tree.Expression, found: MapState, key: Value, kind: AggregateType

@@ -30,6 +30,7 @@ from usdt.engine.programs.typed import (
     FindText,
     HasKey,
     Increment,
+    JoinBytes,
     JoinSteps,
     MakeTuple,
     MapBytes,
@@ -355,6 +356,9 @@ class ValueEmitter:
                     self._zero(Place(base, offset + had), size_of(kind) - had)
             case ChooseBytes():
                 self._choose_bytes(value, place, fill=fill)
+            case JoinBytes(statements=statements, value=inner):
+                self.statements(statements)
+                self.put(inner, place, fill=fill)
             case StackOf() | UserSymbol():
                 self._with_process(value, place)
             case _:
