@@ -82,6 +82,22 @@ _BODIES = {
         "$x = 6; $x += 2; $x *= 3; $x -= 4; $x /= 5; $x <<= 2; $x |= 1; print($x);",
         "17\n",
     ),
+    "left to right": (
+        "$n = 1; print($n + $n++); print($n - ++$n); $n += $n++; print($n);",
+        "2\n-1\n6\n",
+    ),
+    "a divisor of 0": (
+        "$z = 0; print(5 + 1 / $z); print(7 % $z); if (3 / $z == 1) { print(1); }",
+        "6\n1\n1\n",
+    ),
+    "unreadable numbers are 0": (
+        '$p = (uint64 *)8; print(*$p + 5); if (*$p == 0) { print("null"); }',
+        "5\nnull\n",
+    ),
+    "unsigned beside a negative constant": (
+        "$n = (uint64)5; print($n > -1); print($n - 6);",
+        "false\n18446744073709551615\n",
+    ),
     "unroll": ("$i = 0; unroll(3) { $i += 2; } print($i);", "6\n"),
     "keys": (
         '@a[1, "x"] = 5; print(@a[1, "x"]); print(has_key(@a, (2, "x"))); clear(@a);',

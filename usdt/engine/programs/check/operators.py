@@ -78,29 +78,28 @@ class OperatorChecker(ValueChecker):
         return Scalar(made, INT64 if signed else UINT64, operand.before)
 
     def _binary(self, node: tree.Binary) -> Value:
-        left, right = self.value(node.left), self.value(node.right)
+        left, changes = self.value(node.left), self.changes
+        right = self.value(node.right)
         if not isinstance(left, Scalar) or not isinstance(right, Scalar):
             return self._compare_bytes(node, left, right)
+        left = self.kept(left, changes)
         if node.op in ("&&", "||"):
             return self._logic(node, left, right)
-        before = (*left.before, *right.before)
         pointers = isinstance(left.type, PointerType), isinstance(right.type, PointerType)
         if node.op in ("+", "-") and any(pointers) and not all(pointers):
             return self._move(node, left, right)
-        one, two = wide(left), wide(right)
-        kind = S64 if one.type.signed and two.type.signed else U64
-        if node.op in ("<<", ">>"):
-            kind = one.type
-        if node.op in _ORDER:
-            return Scalar(fold(Compare(node.op, one, two, kind)), BOOLEAN, before)
-        made = fold(Arithmetic(node.op, one, two, kind))
-        return Scalar(made, INT64 if kind.signed else UINT64, before)
+        if node.op not in _ORDER:
+            return self.arithmetic(node.op, left, right)
+        one, two, kind = _in_one_type(left, right)
+        made = fold(Compare(node.op, one, two, kind))
+        return Scalar(made, BOOLEAN, (*left.before, *right.before))
 
     def arithmetic(self, op: str, left: Scalar, right: Scalar) -> Scalar:
         """Return the result of an operator on two numbers."""
-        one, two = wide(left), wide(right)
-        kind = S64 if one.type.signed and two.type.signed else U64
-        kind = one.type if op in ("<<", ">>") else kind
+        one, two, kind = _in_one_type(left, right)
+        if op in ("<<", ">>"):
+            one, two = wide(left), wide(right)
+            kind = one.type
         made = fold(Arithmetic(op, one, two, kind))
         return Scalar(made, INT64 if kind.signed else UINT64, (*left.before, *right.before))
 
@@ -344,6 +343,13 @@ class OperatorChecker(ValueChecker):
             raise self.error(node, f"{spelled(whole.type)} has no elements")
         steps, kernel = (*before, *index.before), target.kernel
         return value_of(made, types, steps, self.state.max_string, in_program=kernel)
+
+
+def _in_one_type(left: Scalar, right: Scalar) -> tuple[Node, Node, ValueType]:
+    # Two numbers as ones of 64 bits, which are unsigned if one of them is; and their type.
+    one, two = wide(left), wide(right)
+    kind = S64 if one.type.signed and two.type.signed else U64
+    return fold(Convert(one, kind)), fold(Convert(two, kind)), kind
 
 
 def _written(target: language.TypeName) -> str:

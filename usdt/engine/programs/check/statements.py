@@ -132,12 +132,13 @@ class StatementChecker(CallChecker):
 
     def _operand(self, node: tree.Assignment, before: Value) -> Value:
         # The value of ``target op= value``.
+        changes = self.changes
         right = self.value(node.value)
         if node.op == "=":
             return right
         if not isinstance(before, Scalar) or not isinstance(right, Scalar):
             raise self.error(node, f"{node.op} needs numbers")
-        return self.arithmetic(node.op[:-1], before, right)
+        return self.arithmetic(node.op[:-1], self.kept(before, changes), right)
 
     def _assign_variable(self, node: tree.Assignment, target: tree.Variable) -> SetVariable:
         found = self.lookup(target.name)
@@ -156,6 +157,7 @@ class StatementChecker(CallChecker):
             found = self.new_variable(kind)
             self._starts[found.number] = target.start
             self.scopes[-1][target.name] = found
+        self.changes += 1
         return SetVariable(found, self.filled(value, kind))
 
     @property

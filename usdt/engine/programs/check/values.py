@@ -8,6 +8,7 @@ from usdt.base.frozen import replace
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,
+    U64,
     Arithmetic,
     Convert,
     Node,
@@ -75,6 +76,7 @@ class ValueChecker:
         self.site = site
         self.scopes: list[dict[str, Variable]] = [{}]
         self._number = 0
+        self.changes = 0  # how often a variable has been changed so far
 
     def error(
         self, where: tree.Expression | tree.Statement | tree.Type, reason: str
@@ -139,6 +141,18 @@ class ValueChecker:
         if signed and isinstance(type_, IntegerType):
             node = fold(Convert(node, S64))
         return Scalar(node, type_, (*before, (variable, what)))
+
+    def kept(self, value: Scalar, changes: int) -> Scalar:
+        """Return a number as it was before variables were changed, if they were since ``changes``.
+
+        Operands are evaluated from left to right: ``$n + $n++``.
+        """
+        if self.changes == changes or isinstance(value.node, Number):
+            return value
+        variable = self.new_variable(value.type)
+        kind = S64 if value.node.type.signed else U64
+        node = fold(Convert(saved(variable), kind))
+        return Scalar(node, value.type, ((variable, value),))
 
     # ------------------------------------------------------------ constants
 
@@ -317,6 +331,7 @@ class ValueChecker:
         variable = self.lookup(target.name)
         if variable is None or not isinstance(before, Scalar):
             raise self.error(node, f"{node.op} needs a number")
+        self.changes += 1
         after = replace(before, node=fold(Arithmetic("+", wide(before), Number(by, S64), S64)))
         if node.prefix:
             return self.step(JoinSteps((SetVariable(variable, after),), before), before.type)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import Saved
 from usdt.bpf.asm.insn import R0, R1, R10, Alu, Reg
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
-from usdt.engine.compiler.ir import ArgumentValue, can_fail
+from usdt.engine.compiler.ir import (
+    ArgumentValue,
+    Arithmetic,
+    Deref,
+    Number,
+    RegisterAggregate,
+    Unavailable,
+    can_fail,
+)
 from usdt.engine.programs.codegen.frame import TASK_SLOT, ZERO_SLOT
 
 if TYPE_CHECKING:
@@ -29,47 +37,47 @@ class NumberEmitter(ExpressionEmitter):
         asm: the assembler.
         frame: the slots of the function.
         kernel: whether addresses may be in the kernel.
-        fail: label for values that cannot be read.
     """
 
-    def __init__(self, asm: Assembler, frame: Frame, *, kernel: bool, fail: str = "") -> None:
-        super().__init__(asm, sleepable=False, fail=fail, kernel=kernel)
+    def __init__(self, asm: Assembler, frame: Frame, *, kernel: bool) -> None:
+        super().__init__(asm, sleepable=False, fail="", kernel=kernel)
         self.frame = frame
 
-    def number(self, node: Node) -> None:
-        """Leave the value of an expression in r0: 0 if it cannot be read."""
-        asm = self.asm
-        if not can_fail(node):
-            self.value(node)
-            return
-        failed, done = asm.new_label("unread"), asm.new_label("read")
-        self.fail = failed
-        self.value(node)
-        asm.goto(done)
-        asm.label(failed)
-        asm.mov(R0, 0)
-        asm.label(done)
-
-    def jump_if(self, node: Node, label: str, *, when: bool) -> None:
-        """Go to ``label`` if an expression is true (``when``) or false; unreadable is false."""
-        asm = self.asm
-        if not can_fail(node):
-            self.branch(node, label, when=when)
-            return
-        failed = asm.new_label("unread")
-        self.fail = failed if when else label
-        self.branch(node, label, when=when)
-        if when:
-            asm.label(failed)
-
     def value(self, node: Node) -> None:
-        """Emit code that leaves the value of ``node`` in r0."""
+        """Emit code that leaves the value of ``node`` in r0.
+
+        Memory that cannot be read is 0; a number divided by 0 is 1, as in bpftrace.
+        """
         match node:
             case ArgumentValue(fetch=Saved(number=number)):
                 place = self.frame.saved(number)
                 self.asm.load(R0, place.base, place.offset)
+            case Arithmetic(op="/" | "%", right=right) if not isinstance(right, Number):
+                self._or_else(node, 1)
+            case Deref() | ArgumentValue() | Unavailable() | RegisterAggregate() if can_fail(node):
+                self._or_else(node, 0)
             case _:
                 super().value(node)
+
+    def branch(self, node: Node, label: str, *, when: bool) -> None:
+        """Emit a branch to ``label`` if ``node`` is true (``when``) or false (not ``when``)."""
+        match node:
+            case Unavailable() | RegisterAggregate():
+                if not when:
+                    self.asm.goto(label)
+            case _:
+                super().branch(node, label, when=when)
+
+    def _or_else(self, node: Node, value: int) -> None:
+        asm = self.asm
+        outer, self.fail = self.fail, asm.new_label("unread")
+        done = asm.new_label("read")
+        super().value(node)
+        asm.goto(done)
+        asm.label(self.fail)
+        asm.mov(R0, value)
+        asm.label(done)
+        self.fail = outer
 
     def _builtin(self, name: str) -> None:
         if name not in ("pid", "tid"):

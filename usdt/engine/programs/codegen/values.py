@@ -103,12 +103,12 @@ class ValueEmitter:
     def number(self, value: Scalar) -> None:
         """Leave a number in r0."""
         self.steps(value.before)
-        self.numbers.number(value.node)
+        self.numbers.value(value.node)
 
     def jump_if(self, value: Scalar, label: str, *, when: bool) -> None:
         """Go to ``label`` if a number is not 0 (``when``), or is."""
         self.steps(value.before)
-        self.numbers.jump_if(value.node, label, when=when)
+        self.numbers.branch(value.node, label, when=when)
 
     def steps(self, before: Sequence[Step]) -> None:
         """Compute what expressions refer to."""
