@@ -67,6 +67,8 @@ def _checkout(cpu: str) -> Iterator[tuple[str, Entry]]:
     for name in _FILES:
         yield f"usdt/{name}", file((ROOT / name).read_bytes())
     yield from _testbins(cpu)
+    for script in Path("/usr/sbin").glob("*.bt"):  # of the package bpftrace, if it is here
+        yield f"usr/sbin/{script.name}", file(script.read_bytes())
 
 
 def _testbins(cpu: str) -> Iterator[tuple[str, Entry]]:
