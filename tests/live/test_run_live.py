@@ -106,6 +106,20 @@ _BODIES = {
     "deleted": ("@a[1] = 5; @a[2] = 6; delete(@a[1]); print(@a); clear(@a);", "@a[2]: 6\n"),
     "errors": ('printf("%s\\n", strerror(2));', "No such file or directory\n"),
     "addresses": ('printf("%s\\n", ntop(0x0100007f));', "127.0.0.1\n"),
+    "a variable behind its block": (
+        (
+            "if (pid) { $x = 1; $s = comm; } else { $x = 2; } print($x + 1);"
+            ' if (pid == 0) { $n = 5; $t = "text"; } printf("%d %s|%d\\n", $n, $t, $s == comm);'
+        ),
+        "2\n0 |1\n",
+    ),
+    "bswap": (
+        (
+            'printf("%x %x %x %x\\n", bswap((uint8)0x12), bswap((uint16)0x1234),'
+            " bswap((uint32)0x12345678), bswap((uint64)0x0102030405060708));"
+        ),
+        "12 3412 78563412 807060504030201\n",
+    ),
     "aggregates": (
         (
             "@c = count(); @c = count(); @a = avg(4); @a = avg(7); @n = min(-3); @n = min(5);"
@@ -146,6 +160,16 @@ _TYPED = {
 def test_the_types_of_the_kernel(run: Run, name: str) -> None:
     body, printed = _TYPED[name]
     assert run(f"BEGIN {{ {body} exit(); }}") == printed
+
+
+def test_a_variable_holds_addresses_of_both_families(run: Run) -> None:
+    eight = "((struct in6_addr *)curtask)->in6_u.u6_addr8"
+    text = f"$a = ntop(0); print($a); $a = ntop({eight}); print($a); $k = {eight};"
+    text += " @[ntop(2, 0x0100007f)] = 1; @k = $k; print(ntop($k) == $a); print(ntop(@k) == $a);"
+    first, second, *rest = run(f"BEGIN {{ {text} exit(); }}").split("\n")
+    assert (first, ":" in second) == ("0.0.0.0", True)
+    assert rest[:2] == ["true", "true"]
+    assert "@[127.0.0.1]: 1" in rest
 
 
 @pytest.mark.parametrize("name", _BODIES)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.events import Event
     from usdt.engine.programs.types import (
         AggregateType,
+        BufferType,
         StackType,
         StringType,
         TupleType,
@@ -55,6 +56,7 @@ __all__ = (
     "JoinSteps",
     "Leave",
     "Loop",
+    "LowBytes",
     "MakeTuple",
     "MapBytes",
     "MapLength",
@@ -228,10 +230,10 @@ Step = tuple[Variable, "Computation | Scalar | Bytes"]
 
 @frozen
 class Text:
-    """A constant string, without a NUL."""
+    """A constant string, without a NUL; without any text, zeros of any type."""
 
     text: bytes
-    type: StringType
+    type: Type
 
 
 @frozen
@@ -321,6 +323,14 @@ class JoinBytes:
 
 
 @frozen
+class LowBytes:
+    """The lowest four bytes of a number, as they are in memory: a buffer."""
+
+    value: Scalar
+    type: BufferType
+
+
+@frozen
 class StackOf:
     """The user or the kernel stack."""
 
@@ -348,6 +358,7 @@ Bytes = (
     | Padded
     | ChooseBytes
     | JoinBytes
+    | LowBytes
     | StackOf
     | UserSymbol
 )

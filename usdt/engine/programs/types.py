@@ -58,7 +58,6 @@ class ShownAs(enum.Enum):
     SIGNAL = "signal_name_t"
     SYSTEM_CALL = "syscall_name_t"
     TIME = "timestamp"
-    ADDRESS = "inet_t"
 
 
 @frozen

@@ -16,7 +16,7 @@ from usdt.engine.language import tree as language
 from usdt.engine.language.tree import StackKind
 from usdt.engine.programs.check.builtins import BuiltinChecker
 from usdt.engine.programs.check.formats import check_format
-from usdt.engine.programs.check.nodes import constant, wide
+from usdt.engine.programs.check.nodes import constant, lvalue_of, wide
 from usdt.engine.programs.constants import constants
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
@@ -28,6 +28,7 @@ from usdt.engine.programs.typed import (
     Evaluate,
     FindText,
     HasKey,
+    LowBytes,
     MapLength,
     Read,
     ReadText,
@@ -37,6 +38,7 @@ from usdt.engine.programs.typed import (
     TextLength,
     UserSymbol,
     parts,
+    saved,
 )
 from usdt.engine.programs.types import (
     BOOLEAN,
@@ -45,10 +47,12 @@ from usdt.engine.programs.types import (
     ArrayType,
     BufferType,
     IntegerType,
+    PointerType,
     ShownAs,
     StackType,
     StringType,
     StructType,
+    bytes_of,
     size_of,
     spelled,
 )
@@ -56,6 +60,7 @@ from usdt.engine.programs.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from usdt.engine.compiler.ir import Node
     from usdt.engine.programs.events import Event
     from usdt.engine.programs.typed import Bytes, Value
 
@@ -79,6 +84,7 @@ _PRINTING = {
 }
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
 _MAC = 6
+_IPV6 = 16
 _JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
 
 
@@ -170,15 +176,31 @@ class CallChecker(BuiltinChecker):
     def _call_ntop(self, node: tree.Call) -> Value:
         *_, last = self.arguments(node, 1, 2)
         value = self.value(last)
-        if isinstance(value, Read) and isinstance(value.type, ArrayType):
-            size = size_of(value.type)
-            if size in (4, 8):
-                size = 4
-            return Read(value.address, BufferType(size, address=True))
-        if not isinstance(value, Scalar):
+        # All have the size of the largest, so that a variable may hold addresses of both families.
+        kind = BufferType(_IPV6, address=True)
+        if isinstance(value, Scalar):
+            return LowBytes(value, kind)
+        found = lvalue_of(value, self.new_variable)
+        if found is None or not isinstance(value.type, ArrayType):
             raise self.error(last, f"ntop() takes a number or an array, not {spelled(value.type)}")
-        shown = IntegerType(4, signed=False, shown=ShownAs.ADDRESS)
-        return Scalar(wide(value), shown, value.before)
+        array, _, before = found
+        address = Scalar(array.address, PointerType(kernel=array.kernel), before)
+        return Read(address, kind, constant(min(bytes_of(value.type), _IPV6)))
+
+    def _call_bswap(self, node: tree.Call) -> Scalar:
+        (first,) = self.arguments(node, 1, 1)
+        value = self.number(first, "bswap()")
+        if not isinstance(value.type, IntegerType):
+            raise self.error(first, f"bswap() takes an integer, not {spelled(value.type)}")
+        size = value.type.size
+        kept = self.new_variable()
+        swapped: Node = Number(0, U64)
+        for index in range(size):
+            byte = Arithmetic(">>", saved(kept), Number(8 * index, U64), U64)
+            byte = Arithmetic("&", byte, Number(0xFF, U64), U64)
+            byte = Arithmetic("<<", byte, Number(8 * (size - 1 - index), U64), U64)
+            swapped = Arithmetic("|", swapped, byte, U64)
+        return Scalar(fold(swapped), IntegerType(size, signed=False), ((kept, value),))
 
     def _call_strncmp(self, node: tree.Call) -> Scalar:
         one, two, count = self.arguments(node, 3, 3)

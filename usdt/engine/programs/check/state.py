@@ -103,6 +103,8 @@ class ProgramState:
         defined: the types that the program defines.
         stacks: the numbers of frames of the stacks that are recorded.
         user_symbols: whether symbols of processes are shown.
+        outlive: by probe and name, where the variables are first assigned that are used behind
+            the block in which they are made.
         changed: whether a type has become known, or wider, in this pass.
         waiting: whether a statement was left out of this pass for a type that is not known yet.
         guessing: whether such types are taken for int64, because no pass finds more.
@@ -132,6 +134,7 @@ class ProgramState:
         self.stacks: set[int] = set()
         self.user_symbols = False
         self.variables: dict[tuple[int, int], Type] = {}
+        self.outlive: dict[tuple[int, str], int] = {}
         self.changed = False
         self.waiting = False
         self.guessing = False

@@ -21,6 +21,7 @@ from usdt.engine.programs.typed import (
     SetMap,
     SetVariable,
     Statement,
+    Text,
     VariableBytes,
 )
 from usdt.engine.programs.types import (
@@ -31,9 +32,12 @@ from usdt.engine.programs.types import (
     NoType,
     TupleType,
     Type,
+    is_number,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from usdt.engine.programs.syntax.program import Probe
     from usdt.engine.programs.typed import Value
     from usdt.engine.programs.variables import Variable
@@ -53,15 +57,27 @@ class StatementChecker(CallChecker):
         Raises:
             LanguageError: a name is unknown, or values do not fit.
         """
+        before = tuple(self._outliving())
         condition = None if node.predicate is None else self.condition(node.predicate)
-        body = self.block(node.block)
+        body = (*before, *self.block(node.block))
         return body if condition is None else (If(condition, body),)
+
+    def _outliving(self) -> Iterator[SetVariable]:
+        # Until bpftrace 0.21 a variable lived until the end of the probe: scripts assign to it in
+        # both branches of an if, and use it behind.
+        for (index, name), start in self.state.outlive.items():
+            kind = self.state.variables.get((index, start))
+            if index == self.site.index and kind is not None:
+                made = self.scopes[0][name] = self.new_variable(kind)
+                self.made_at[made.number] = start
+                yield SetVariable(made, self.nothing(kind))
 
     def block(self, node: tree.Block) -> tuple[Statement, ...]:
         """Return the statements of a block, which has a scope of its own."""
         self.scopes.append({})
         made = [one for statement in node.body for one in self.statement(statement)]
-        self.scopes.pop()
+        for name, variable in self.scopes.pop().items():
+            self.ended.setdefault(name, variable)
         return tuple(made)
 
     def statement(self, node: tree.Statement) -> tuple[Statement, ...]:
@@ -151,21 +167,14 @@ class StatementChecker(CallChecker):
         return self._set(target, found, value)
 
     def _set(self, target: tree.Variable, found: Variable | None, value: Value) -> SetVariable:
-        where = (self.site.index, target.start if found is None else self._starts[found.number])
+        where = (self.site.index, target.start if found is None else self.made_at[found.number])
         kind = self.state.widen_variable(where, target.name, value.type, target.start)
         if found is None:
             found = self.new_variable(kind)
-            self._starts[found.number] = target.start
+            self.made_at[found.number] = target.start
             self.scopes[-1][target.name] = found
         self.changes += 1
         return SetVariable(found, self.filled(value, kind))
-
-    @property
-    def _starts(self) -> dict[int, int]:
-        # Number of a variable → where it is made.
-        if not hasattr(self, "_made_at"):
-            self._made_at: dict[int, int] = {}
-        return self._made_at
 
     def _declaration(self, node: tree.Declaration) -> tuple[Statement, ...]:
         value: Value = constant(0)
@@ -179,10 +188,7 @@ class StatementChecker(CallChecker):
 
     def nothing(self, kind: Type) -> Value:
         """Return the value of a variable to which nothing was assigned."""
-        from usdt.engine.programs.typed import Text  # noqa: PLC0415
-        from usdt.engine.programs.types import StringType  # noqa: PLC0415
-
-        return Text(b"", kind) if isinstance(kind, StringType) else constant(0)
+        return constant(0) if is_number(kind) else Text(b"", kind)
 
     def _assign_map(self, node: tree.Assignment, target: tree.Map | tree.MapAccess) -> Statement:
         found, key = self.place(target)
@@ -242,7 +248,7 @@ class StatementChecker(CallChecker):
             self.scopes.append({})
             variable = self.new_variable(INT64)
             self.scopes[-1][node.variable.name] = variable
-            self._starts[variable.number] = node.variable.start
+            self.made_at[variable.number] = node.variable.start
             self.state.variables.setdefault((self.site.index, node.variable.start), INT64)
             body = self.block(node.block)
             self.scopes.pop()

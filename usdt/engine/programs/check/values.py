@@ -75,6 +75,8 @@ class ValueChecker:
         self.state = state
         self.site = site
         self.scopes: list[dict[str, Variable]] = [{}]
+        self.made_at: dict[int, int] = {}  # number of a variable → where it is made
+        self.ended: dict[str, Variable] = {}  # of blocks that have ended
         self._number = 0
         self.changes = 0  # how often a variable has been changed so far
 
@@ -202,7 +204,7 @@ class ValueChecker:
         return value_of(node, self.site.scope.types, before, self.state.max_string)
 
     def _variable(self, node: tree.Variable) -> Value:
-        found = self.lookup(node.name)
+        found = self.lookup(node.name) or self._outliving_block(node.name)
         if found is None:
             if self.state.waiting:  # for the statement that makes it
                 raise TypeNotKnownError
@@ -218,6 +220,14 @@ class ValueChecker:
     def lookup(self, name: str) -> Variable | None:
         """Return a variable by its name; None if it is not in a scope."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+
+    def _outliving_block(self, name: str) -> Variable | None:
+        # The next pass makes it a variable of the whole probe.
+        found = self.ended.get(name)
+        if found is not None:
+            self.state.outlive[self.site.index, name] = self.made_at[found.number]
+            self.state.changed = True
+        return found
 
     def _signed(self, node: Node, type_: Type) -> Node:
         if isinstance(type_, IntegerType) and type_.signed:

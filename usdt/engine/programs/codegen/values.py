@@ -32,6 +32,7 @@ from usdt.engine.programs.typed import (
     Increment,
     JoinBytes,
     JoinSteps,
+    LowBytes,
     MakeTuple,
     MapBytes,
     MapLength,
@@ -359,6 +360,11 @@ class ValueEmitter:
             case JoinBytes(statements=statements, value=inner):
                 self.statements(statements)
                 self.put(inner, place, fill=fill)
+            case LowBytes(value=number, type=kind):
+                self._zero(place, size_of(kind))
+                self.number(number)
+                asm.store(base, offset, 4)
+                asm.store(base, offset + 8, R0, 4)
             case StackOf() | UserSymbol():
                 self._with_process(value, place)
             case _:

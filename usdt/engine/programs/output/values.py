@@ -179,8 +179,6 @@ def _shown_integer(type_: IntegerType, value: int, symbols: Symbols) -> str:
             return _signal(value)
         case ShownAs.TIME:
             return symbols.time(value, type_.format)
-        case ShownAs.ADDRESS:
-            return _address(struct.pack("=I", value))
     name = None if type_.names is None else type_.names.find(value)
     return name or str(value)
 
