@@ -44,7 +44,9 @@ class KernelProbeProvider:
             _attach_counter(session, request)
         others = (*_FUNCTIONS, *COUNTER_KINDS)
         events = [request for request in requests if request.kind not in others]
-        made = attach_events(session, events, keys, counts=counts, calls=options.calls)
+        made = attach_events(
+            session, events, keys, counts=counts, calls=options.calls, missing=options.missing
+        )
         made = replace(made, sites=made.sites + len(counters))
         functions = [request for request in requests if request.kind in _FUNCTIONS]
         if not functions:
@@ -63,7 +65,10 @@ class KernelProbeProvider:
             try:
                 source.attach(request, names, keys)
             except (ProbeNotFound, NoAttachMethod) as err:
-                raise _other_of_the_name(request, err) from err
+                error = _other_of_the_name(request, err)
+                if options.missing is None or not isinstance(error, ProbeNotFound):
+                    raise error from err
+                options.missing(request, error)
         return AttachResult(made.sites + source.points, (*made.notices, *source.notices))
 
     def defined_event(self, request: ProbeText) -> ProbeText | None:

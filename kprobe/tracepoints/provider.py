@@ -20,7 +20,7 @@ from usdt.engine.runtime.attach.attach_points import (
 from usdt.tracefs.definitions import EVENT_FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from kprobe.functions.kernel_types import KernelTypes
@@ -42,6 +42,7 @@ def attach(
     *,
     counts: bool,
     calls: bool = False,
+    missing: Callable[[ProbeText, ProbeNotFound], object] | None = None,
 ) -> AttachResult:
     """Attach probes.
 
@@ -51,20 +52,32 @@ def attach(
         keys: items of ``--by`` and ``--key``.
         counts: True if a probe without items shows no fields, as when hits are counted.
         calls: True if items of system calls are taken at their entry and their return.
+        missing: takes a probe that does not exist, and the error; None: the error is raised.
 
     Raises:
         ProbeNotFound: there is no such probe.
         TracingError: none of a probe's attach points could be attached.
     """
     notices: list[str] = []
-    found = [
-        _whole_calls(request)
-        if calls and request.kind == "syscall"
-        else _points(request, keys, counts=counts, by_tracefs=session.by_tracefs, notices=notices)
-        for request in requests
-    ]
+    there: list[ProbeText] = []
+    found: list[list[AttachPoint]] = []
+    for request in requests:
+        try:
+            found.append(
+                _whole_calls(request)
+                if calls and request.kind == "syscall"
+                else _points(
+                    request, keys, counts=counts, by_tracefs=session.by_tracefs, notices=notices
+                )
+            )
+        except ProbeNotFound as err:
+            if missing is None:
+                raise
+            missing(request, err)
+        else:
+            there.append(request)
     total = 0
-    for request, points in zip(requests, _in_one_way(found), strict=True):
+    for request, points in zip(there, _in_one_way(found), strict=True):
         total += _attach(session, request, points, keys, notices)
     return AttachResult(total, tuple(notices))
 

@@ -12,7 +12,7 @@ from tracing_tools import Tool, tracing, usdt
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters.event import EventFormatter
-from usdt.engine.run.options import TargetOptions
+from usdt.engine.run.options import TargetOptions, TraceOptions
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.targets.tracer import Tracer
 
@@ -122,12 +122,13 @@ def aggregated(
 
     targets = TargetOptions((program.pid,))
     with (
-        Tracer(requests, targets, None, session) as tracer,
+        Tracer(requests, targets, None, session, TraceOptions()) as tracer,
         Tracer(
             [parse_probe(text) for text in traced],
             targets,
             None,
             lambda accept: RingBufferSession(EventFormatter(), accept=accept),
+            TraceOptions(),
         ) as trace,
     ):
         program.fire()

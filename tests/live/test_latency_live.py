@@ -16,7 +16,7 @@ from usdt.engine.aggregate.pairs import UnpairedCounts
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import Aggregation, parse_keys
 from usdt.engine.language import parse_probe
-from usdt.engine.run.options import TargetOptions
+from usdt.engine.run.options import TargetOptions, TraceOptions
 from usdt.targets.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ def test_starts_before_the_end_is_attached_are_ignored() -> None:
         made.append(AggregateSession(aggregation, requests, accept=accept, max_string=128))
         return made[0]
 
-    with early, Tracer(requests, TargetOptions((os.getpid(),)), None, session) as tracer:
+    here = TargetOptions((os.getpid(),))
+    with early, Tracer(requests, here, None, session, TraceOptions()) as tracer:
         for _ in range(20):
             begin.fire()
         with late:

@@ -10,7 +10,7 @@ import pytest
 from fixtures import build
 from program_runs import VALUES
 
-from usdt.base.errors import ProgramError, TracingError
+from usdt.base.errors import ProbeNotFound, ProgramError, TracingError
 from usdt.engine.cli.programs.run import run_program
 
 if TYPE_CHECKING:
@@ -380,6 +380,7 @@ _REFUSED = {
     "struct a { int b : 33; } BEGIN { }": "a bit field has 0 to 32 bits here, not 33",
     "struct a { char b[2000000]; } BEGIN { }": "the array is larger than 1 MiB",
     "config = { max_strle = 4 } BEGIN { }": "unknown setting 'max_strle'; did you mean max_strlen?",
+    "config = { missing_probes = wrn } BEGIN { }": "missing_probes is one of error, warn, ignore",
     "let @x = heap(4); BEGIN { }": "heap is no kind of map; there are hash, lruhash",
     "BEGIN { @x = hist(1); print(@x + 1); }": "@x holds hist(): it can be printed, not read",
     "BEGIN { @x = lhist(1, 10, 5, 1); }": "lhist() takes a number, MIN < MAX, and a STEP from 1 on",
@@ -393,3 +394,33 @@ def test_what_is_refused_before_anything_is_attached(text: str) -> None:
     assert isinstance(caught.value, ProgramError)
     assert _REFUSED[text] in str(caught.value)
     assert str(caught.value).startswith("-e:1:")
+
+
+_ABSENT = "uprobe:libc:no_such_function"
+# A program of which a probe does not exist → whether it runs, and whether it says so.
+_MISSING_PROBES = {
+    f"{_ABSENT}, BEGIN {{ exit(); }}": (True, True),
+    f"{_ABSENT} {{ }} BEGIN {{ exit(); }}": (False, True),
+    f"config = {{ missing_probes = error }} {_ABSENT}, BEGIN {{ exit(); }}": (False, True),
+    f"config = {{ missing_probes = warn }} {_ABSENT} {{ }} BEGIN {{ exit(); }}": (True, True),
+    f"config = {{ missing_probes = ignore }} {_ABSENT} {{ }} BEGIN {{ exit(); }}": (True, False),
+    f"config = {{ missing_probes = warn }} {_ABSENT} {{ }}": (False, True),
+    "t:sched:no_such_event, BEGIN { exit(); }": (True, True),
+    "t:sched:no_such_event { } BEGIN { exit(); }": (False, True),
+}
+
+
+@pytest.mark.parametrize("text", _MISSING_PROBES)
+def test_a_probe_that_does_not_exist(
+    run: Run, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, says = _MISSING_PROBES[text]
+    if runs:
+        run(text)
+        said = capsys.readouterr().err
+        assert ("passed over: " in said) == says
+    else:
+        with pytest.raises(ProbeNotFound) as caught:
+            run(text)
+        said = str(caught.value)
+    assert ("no_such" in said) == says

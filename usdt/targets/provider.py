@@ -46,7 +46,7 @@ class FileProbeProvider:
             if not targets.command:
                 raise TargetError("the command is empty")
             command = stack.enter_context(StoppedCommand(targets.command, user=targets.user))
-        tracer = Tracer(requests, targets, command, session, keys=options.keys)
+        tracer = Tracer(requests, targets, command, session, options)
         return stack.enter_context(tracer), command
 
     def symbolizer(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usdt.engine.compiler.codegen.model import TaskFilter
-    from usdt.engine.language.tree import Item, ProbeText
-    from usdt.engine.run.options import TargetOptions
+    from usdt.engine.language.tree import ProbeText
+    from usdt.engine.run.options import TargetOptions, TraceOptions
     from usdt.engine.runtime.session import BpfSession, Lost
     from usdt.targets.probe_finders import ProbeFinder
     from usdt.targets.spawn import StoppedCommand
@@ -40,7 +40,7 @@ class Tracer(Closeable):
         targets: the processes to trace.
         command: the command of the targets, held at its start.
         session: creates the session for a task filter.
-        keys: items of ``--by`` and ``--key``.
+        options: how to attach; ``keys`` and ``missing`` count here.
 
     Attributes:
         notices: messages for the user; the reader removes them.
@@ -53,18 +53,18 @@ class Tracer(Closeable):
         targets: TargetOptions,
         command: StoppedCommand | None,
         session: Callable[[TaskFilter], BpfSession],
-        *,
-        keys: Sequence[Item] = (),
+        options: TraceOptions,
     ) -> None:
         self.notices: list[str] = []
         self.attached = 0
-        self._keys = keys
+        self._keys = options.keys
+        self._missing_probe = options.missing
         self._library_timeout = targets.library_timeout
         self._files = KnownFiles()
         self._quirks = QuirkNotices()
         self._finders: list[ProbeFinder] = []
         self._missing: list[_Missing] = []
-        made = [finder_of(text, keys, self._files) for text in probes]
+        made = [finder_of(text, options.keys, self._files) for text in probes]
         with contextlib.ExitStack() as undo:
             self._targets = undo.enter_context(TargetSet(targets, command, self.notices))
             # A command is stopped; other programs may start in cgroups and as children at any time.
@@ -72,7 +72,7 @@ class Tracer(Closeable):
                 self._library_timeout = None
             searched = self._search(made, self._targets.files)
             self._session = undo.enter_context(session(self._targets.task_filter))
-            self._attach_first(made, searched)
+            self._attach_first(searched)
             self._targets.watch(self._session)
             self._session.begin()
             self._resources = undo.pop_all()
@@ -116,7 +116,7 @@ class Tracer(Closeable):
 
         searched = self._search(made, files)
         self._attach_new(mapped)  # among them may be files that the other probes do not know
-        self._attach_first(made, searched)
+        self._attach_first(searched)
 
     def poll(self, timeout: float) -> list[Any]:
         """Return the next lines or events, none after ``timeout`` seconds; see Session.poll.
@@ -168,30 +168,43 @@ class Tracer(Closeable):
 
     def _search(
         self, finders: Sequence[ProbeFinder], mapped_files: Callable[[], Iterable[TracedFile]]
-    ) -> list[list[TracedFile]]:
-        # The files of each finder. Mapped files are the same for all, so they are listed once.
+    ) -> list[tuple[ProbeFinder, list[TracedFile]]]:
+        # The files of each finder whose probe exists.
         found = []
-        mapped: list[TracedFile] | None = None
+        mapped: list[TracedFile] = []
+
+        def mapped_once() -> list[TracedFile]:  # they are the same for all
+            if not mapped:
+                mapped.extend(mapped_files())
+            return mapped
+
         for finder in finders:
-            path = finder.text.path
-            if path is not None and not finder.any_file:
-                files = self._targets.named_files(path, finder.read)
-                if not files:  # no process of the cgroups has it yet, which a notice says
-                    finder.found = False
-                    found.append(files)
-                    continue
-            elif path is not None and self._targets.scan_interval is None:
-                files = self._targets.files_by_pattern(path)
-            else:
-                if mapped is None:
-                    self._check_target(finder.text)
-                    mapped = list(mapped_files())
-                files = [file for file in mapped if finder.wants(file)]
-            more = self._targets.selected and finder.any_file
-            notice = finder.expect(files, self._targets.searched, more=more)
-            self.notices += [notice] if notice else []
-            found.append(files)
+            try:
+                found.append((finder, self._files_of(finder, mapped_once)))
+            except ProbeNotFound as err:
+                if self._missing_probe is None:
+                    raise
+                self._missing_probe(finder.text, err)
         return found
+
+    def _files_of(
+        self, finder: ProbeFinder, mapped_files: Callable[[], list[TracedFile]]
+    ) -> list[TracedFile]:
+        path = finder.text.path
+        if path is not None and not finder.any_file:
+            files = self._targets.named_files(path, finder.read)
+            if not files:  # no process of the cgroups has it yet, which a notice says
+                finder.found = False
+                return files
+        elif path is not None and self._targets.scan_interval is None:
+            files = self._targets.files_by_pattern(path)
+        else:
+            self._check_target(finder.text)
+            files = [file for file in mapped_files() if finder.wants(file)]
+        more = self._targets.selected and finder.any_file
+        notice = finder.expect(files, self._targets.searched, more=more)
+        self.notices += [notice] if notice else []
+        return files
 
     def _check_target(self, text: ProbeText) -> None:
         if self._targets.scan_interval is None:
@@ -202,14 +215,13 @@ class Tracer(Closeable):
                 f"name the file: PATH:{text.provider}:{text.name}{function_hint(text, ())}"
             )
 
-    def _attach_first(
-        self, finders: Sequence[ProbeFinder], searched: Sequence[list[TracedFile]]
-    ) -> None:
+    def _attach_first(self, searched: Sequence[tuple[ProbeFinder, list[TracedFile]]]) -> None:
         # Attaches finders at the files in which they were searched. They are kept only if all of
         # them can be attached.
         before = self.attached
-        for finder, files in _in_attach_order([*zip(finders, searched, strict=True)]):
+        for finder, files in _in_attach_order(searched):
             self._attach(finder, files, before)
+        finders = [finder for finder, _ in searched]
         self._finders += finders
         limit = self._library_timeout
         deadline = math.inf if limit is None else time.monotonic() + limit

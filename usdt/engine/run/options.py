@@ -21,8 +21,9 @@ from usdt.engine.compiler.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from usdt.base.errors import ProbeNotFound
     from usdt.cgroups.selection import CgroupChoice
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import Item, ProbeText, StackKind
@@ -89,6 +90,7 @@ class TraceOptions:
         both_ends: whether a kernel function without items is shown at its entry, with structures
             in short, and its return.
         backlog: bytes of records that are copied from the ring buffer and wait to be formatted.
+        missing: takes a probe that does not exist, and the error; None: the error is raised.
     """
 
     buffer: int | None = None
@@ -103,6 +105,7 @@ class TraceOptions:
     calls: bool = False
     both_ends: bool = False
     backlog: int = DEFAULT_BACKLOG
+    missing: Callable[[ProbeText, ProbeNotFound], object] | None = None
 
 
 @frozen

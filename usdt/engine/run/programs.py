@@ -14,9 +14,11 @@ from usdt.engine.run.registry import target_provider
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from usdt.base.errors import ProbeNotFound
     from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.language.tree import ProbeText
     from usdt.engine.programs.output.writer import Writer
     from usdt.engine.programs.prepared import PreparedProgram
     from usdt.engine.run.options import TargetOptions
@@ -54,7 +56,12 @@ class AttachedProgram:
         self._buffer = buffer
         self.session: ProgramSession
         probes = [one.request for one in prepared.requests if one.request is not None]
-        self.attached = attach_probes(stack, targets, probes, self._make_session, TraceOptions())
+        missing: list[tuple[ProbeText, ProbeNotFound]] = []
+        options = TraceOptions(missing=lambda request, err: missing.append((request, err)))
+        self.attached = attach_probes(stack, targets, probes, self._make_session, options)
+        gone = [request for request, _ in missing]
+        self._requests = [one for one in prepared.requests if one.request not in gone]
+        self._notices = self._passed_over(missing)
         if self.attached.command is not None:
             prepared.state.command = self.attached.command.pid
         self.symbols = LiveSymbols(target_provider().symbolizer, self.session.stacks_of)
@@ -69,6 +76,17 @@ class AttachedProgram:
             buffer=self._buffer,
         )
         return self.session
+
+    def _passed_over(self, missing: Sequence[tuple[ProbeText, ProbeNotFound]]) -> list[str]:
+        # Messages about probes that do not exist; raises the error if they are not passed over.
+        # Scripts name a function by its names in several kernels.
+        how = self._prepared.settings.missing
+        there = {one.index for one in self._requests}
+        for request, err in missing:
+            asked = self.session.asked(request)
+            if how == "error" or not self._requests or not (how or asked.index in there):
+                raise err
+        return [] if how == "ignore" else [f"passed over: {err}" for _, err in missing]
 
     def start(
         self, writer: Writer, *, say: Callable[[str], object], stop: Callable[[], object]
@@ -95,12 +113,14 @@ class AttachedProgram:
             stop=stop,
             print_maps=self._prepared.settings.print_maps,
         )
+        for notice in self._notices:
+            say(notice)
         for failure in self.session.start():
             say(str(failure.error))
         self.observe()
-        writer.attached(len(self._prepared.requests))
+        writer.attached(len(self._requests))
         self.attached.release()
-        if all(one.request is None for one in self._prepared.requests):
+        if all(one.request is None for one in self._requests):
             stop()  # nothing can come any more
         return results
 

@@ -10,6 +10,8 @@ from usdt.base.text import closest
 from usdt.engine.programs.syntax import tree
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from usdt.engine.programs.syntax.program import ConfigValue, Program
     from usdt.engine.programs.syntax.source import Source
 
@@ -19,12 +21,13 @@ _MOST_STRING = 16 << 10
 _MOST_KEYS = 1 << 26
 _DEFAULTS = {"max_strlen": 1024, "max_map_keys": 4096, "print_maps_on_exit": 1}
 _LIMITS = {"max_strlen": _MOST_STRING, "max_map_keys": _MOST_KEYS, "print_maps_on_exit": 1}
+_MISSING = ("error", "warn", "ignore")
 # Settings of bpftrace that change nothing here
 _OTHERS = frozenset(
     (
         *("cache_user_symbols", "cpp_demangle", "lazy_symbolication", "license", "log_size"),
         *("max_bpf_progs", "max_cat_bytes", "max_probes", "max_type_res_iterations"),
-        *("missing_probes", "on_stack_limit", "perf_rb_pages", "stack_mode", "show_debug_info"),
+        *("on_stack_limit", "perf_rb_pages", "stack_mode", "show_debug_info"),
         *("str_trunc_trailer", "unstable_import", "use_blazesym", "symbol_source"),
     )
 )
@@ -38,11 +41,14 @@ class Settings:
         max_string: bytes of a string that is read, with its NUL.
         max_keys: entries of a map that is not declared with a size.
         print_maps: whether maps are printed at the end.
+        missing: what becomes of an attach point that does not exist: ``error``, ``warn`` or
+            ``ignore``; empty: an error, unless its block has others that exist.
     """
 
     max_string: int
     max_keys: int
     print_maps: bool
+    missing: str = ""
 
 
 def settings_of(program: Program, source: Source) -> Settings:
@@ -52,6 +58,8 @@ def settings_of(program: Program, source: Source) -> Settings:
         ProgramError: a setting is unknown, or out of range.
     """
     found = dict(_DEFAULTS)
+    missing = os.environ.get("BPFTRACE_MISSING_PROBES", "")
+    missing = missing if missing in _MISSING else ""
     for name in _DEFAULTS:
         word = os.environ.get(f"BPFTRACE_{name.upper()}", "")
         if word.isdecimal() and word.isascii():
@@ -60,11 +68,26 @@ def settings_of(program: Program, source: Source) -> Settings:
         name = one.name.lower().removeprefix("bpftrace_")
         if name in _DEFAULTS:
             found[name] = _number(one, name, source)
+        elif name == "missing_probes":
+            missing = _word(one, _MISSING, source)
         elif name not in _OTHERS:
-            near = closest(name, [*_DEFAULTS, *_OTHERS])
+            near = closest(name, [*_DEFAULTS, "missing_probes", *_OTHERS])
             hint = f"; did you mean {near}?" if near else ""
             raise source.error(one.start, f"unknown setting {one.name!r}{hint}")
-    return Settings(found["max_strlen"], found["max_map_keys"], bool(found["print_maps_on_exit"]))
+    return Settings(
+        found["max_strlen"], found["max_map_keys"], bool(found["print_maps_on_exit"]), missing
+    )
+
+
+def _word(one: ConfigValue, words: Sequence[str], source: Source) -> str:
+    word = ""
+    if isinstance(one.value, tree.Identifier):
+        word = one.value.name
+    elif isinstance(one.value, tree.String):
+        word = one.value.value.decode(errors="replace")
+    if word not in words:
+        raise source.error(one.start, f"{one.name} is one of {', '.join(words)}")
+    return word
 
 
 def _number(one: ConfigValue, name: str, source: Source) -> int:
