@@ -90,6 +90,18 @@ _BODIES = {
         "$z = 0; print(5 + 1 / $z); print(7 % $z); if (3 / $z == 1) { print(1); }",
         "6\n1\n1\n",
     ),
+    "a constant divisor of 0": ("$n = 5; print($n / 0); print(2 + $n % 0);", "1\n3\n"),
+    "least and greatest of nothing": (
+        (
+            "@a[1] = min(5); @b[1] = max(5); print((int64)@a[2]); print((int64)@b[2]); zero(@a);"
+            " print(@a); clear(@a); clear(@b);"
+        ),
+        "0\n0\n@a[1]: 0\n",
+    ),
+    "a truth that is computed before": (
+        "@a[1] = 5; print((@a[1] == 5 || @a[2] == 1) - 2); clear(@a);",
+        "-1\n",
+    ),
     "unreadable numbers are 0": (
         '$p = (uint64 *)8; print(*$p + 5); if (*$p == 0) { print("null"); }',
         "5\nnull\n",

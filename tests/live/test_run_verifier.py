@@ -37,6 +37,17 @@ _BODIES = {
         """,
         "-51",
     ),
+    "comparisons of the number of a round": (
+        """
+        $n = 0; @k[1] = 2;
+        for ($i : 2..10) {
+            if ($i >= 5) { $n += 1; }
+            if (@k[1] > 1) { $n *= --$n; for ($e : @k) { $n += $e.0; } }
+        }
+        print($n); clear(@k);
+        """,
+        "1133904603",
+    ),
     "conditions of constants that add up": (
         """
         $a = 1; $n = 0;

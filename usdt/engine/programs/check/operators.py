@@ -97,6 +97,8 @@ class OperatorChecker(ValueChecker):
     def arithmetic(self, op: str, left: Scalar, right: Scalar) -> Scalar:
         """Return the result of an operator on two numbers."""
         one, two, kind = _in_one_type(left, right)
+        if op in ("/", "%") and two == Number(0, kind):
+            return replace(constant(1), before=(*left.before, *right.before))
         if op in ("<<", ">>"):
             one, two = wide(left), wide(right)
             kind = one.type

@@ -138,10 +138,7 @@ class ValueChecker:
     def step(self, what: Computation, type_: Type, before: tuple[Step, ...] = ()) -> Scalar:
         """Return a number that is computed before the expression."""
         variable = self.new_variable(type_)
-        signed = not isinstance(type_, IntegerType) or type_.signed
-        node: Node = saved(variable)
-        if signed and isinstance(type_, IntegerType):
-            node = fold(Convert(node, S64))
+        node = self._signed(saved(variable), type_)
         return Scalar(node, type_, (*before, (variable, what)))
 
     def kept(self, value: Scalar, changes: int) -> Scalar:
@@ -230,7 +227,8 @@ class ValueChecker:
         return found
 
     def _signed(self, node: Node, type_: Type) -> Node:
-        if isinstance(type_, IntegerType) and type_.signed:
+        # A truth is the number 0 or 1, beside which others stay signed.
+        if isinstance(type_, IntegerType) and (type_.signed or type_ == BOOLEAN):
             return fold(Convert(node, S64))
         return node
 

@@ -121,11 +121,14 @@ def _finish(asm: Assembler, what: AggregateNumber, hits: int) -> None:
         case Aggregate.AVG | Aggregate.STATS:
             _divide(asm, hits)
         case Aggregate.MIN | Aggregate.MAX as function:
+            nothing = asm.new_label("nothing")
+            asm.jump(Jump.EQ, R0, 0, nothing)
             if function is Aggregate.MIN:
                 asm.alu(Alu.XOR, R0, -1)
             if what.type.signed:
                 asm.mov(R1, _SIGN)
                 asm.alu(Alu.XOR, R0, R1)
+            asm.label(nothing)
 
 
 def _divide(asm: Assembler, hits: int) -> None:

@@ -280,6 +280,7 @@ class _LoopEmitter:
             place = self._frame.variable(statement.variable, 8)
             asm.load(R0, place.base, place.offset)
             asm.add(R0, 1)
+            emitter.numbers.unbind()  # a comparison of the last round has bounded it
             asm.store(place.base, place.offset, R0)
         asm.mov(R0, _NEXT)
         asm.exit()

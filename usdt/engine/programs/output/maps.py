@@ -85,6 +85,8 @@ def _summed(type_: AggregateType, parts: list[tuple[int, ...]]) -> Any:
             return sum(part[0] for part in parts), _signed(sum(part[1] for part in parts), type_)
         case _:
             most = max(part[0] for part in parts)
+            if not most:  # nothing since zero()
+                return 0
             most = most ^ _MASK if type_.function is Aggregate.MIN else most
             return _signed(most ^ _SIGN, type_) if type_.signed else most
 
