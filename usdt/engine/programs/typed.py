@@ -289,10 +289,11 @@ class Element:
 
 @frozen
 class MakeTuple:
-    """A tuple of values."""
+    """A tuple of values; ``order``: in which they are computed, by their indexes."""
 
     elements: tuple[Value, ...]
     type: TupleType
+    order: tuple[int, ...] = ()
 
 
 @frozen

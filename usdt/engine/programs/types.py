@@ -16,7 +16,7 @@ from usdt.base.frozen import field, frozen
 if TYPE_CHECKING:
     from usdt.engine.compiler.scope import TypeProvider
     from usdt.engine.compiler.value_names import ValueNames
-    from usdt.engine.language.tree import StackKind
+    from usdt.engine.language.tree import StackKind, TypeName
 
 __all__ = (
     "BOOLEAN",
@@ -94,6 +94,7 @@ class PointerType:
         types: the type information that knows the target; None if none does.
         kernel: whether it is an address of the kernel by its type.
         spelling: the pointer's type in C.
+        points_to: the type of the target, if that is a pointer by a cast: ``(int **)arg0``.
     """
 
     target: ValueType = ValueType(ValueClass.BYTES, 1)
@@ -101,6 +102,7 @@ class PointerType:
     types: TypeProvider | None = field(default=None, compare=False)
     kernel: bool = False
     spelling: str = "void *"
+    points_to: TypeName | None = None
 
 
 @frozen
@@ -137,7 +139,7 @@ class ArrayType:
 
     element: Type
     count: int
-    type_id: int | None = None
+    type_id: int | None = field(default=None, compare=False)
     types: TypeProvider | None = field(default=None, compare=False)
 
 
@@ -230,9 +232,9 @@ def is_number(type_: Type) -> bool:
     return isinstance(type_, IntegerType | PointerType)
 
 
-def aligned(size: int) -> int:
-    """Return a size rounded up to a multiple of eight."""
-    return -(-size // _WORD) * _WORD
+def aligned(size: int, to: int = _WORD) -> int:
+    """Return a size rounded up to a multiple of eight, or of another number."""
+    return -(-size // to) * to
 
 
 def size_of(type_: Type) -> int:
@@ -255,13 +257,35 @@ def size_of(type_: Type) -> int:
 
 
 def bytes_of(type_: Type) -> int:
-    """Return the bytes of a value in traced memory, as in an array of them."""
+    """Return the bytes of a value in C, as in traced memory and for sizeof()."""
     match type_:
         case IntegerType(size=size) | StringType(size=size) | StructType(size=size):
             return size
         case ArrayType(element=element, count=count):
             return bytes_of(element) * count
+        case TupleType(elements=elements):
+            end = 0
+            for one in elements:
+                end = aligned(end, _alignment(one)) + bytes_of(one)
+            return aligned(end, _alignment(type_))
     return size_of(type_)
+
+
+def _alignment(type_: Type) -> int:
+    # As in C.
+    match type_:
+        case IntegerType(size=size):
+            return size
+        case StringType():
+            return 1
+        case ArrayType(element=element):
+            return _alignment(element)
+        case TupleType(elements=elements):
+            return max(map(_alignment, elements), default=1)
+        case StructType(type_id=number, types=types):
+            known = getattr(types, "btf", None)
+            return _WORD if known is None else max(known.align_of(number), 1)
+    return _WORD
 
 
 def spelled(type_: Type) -> str:

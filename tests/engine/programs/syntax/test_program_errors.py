@@ -120,7 +120,6 @@ ERRORS = [
     ("macro §{ }", "found '{': expected the name of the macro"),
     ("fn f($x§) : int { }", "found ')': expected ':' and a type after $x"),
     ("fn f() §{ }", "found '{': expected ':' and the type of the result after the parameters"),
-    ("struct foo { int x §};", "found '}': expected ';' after the member"),
     ("struct foo { int x; int §x; };", "found a second member 'x'"),
     ("struct foo { int§; };", "found ';': expected the name of a member"),
     ("struct foo { int §f(int); };", "a function is no type of a member: expected a pointer"),

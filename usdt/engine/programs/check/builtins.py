@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import CurrentTask, ValueClass, ValueType
@@ -14,7 +15,7 @@ from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.operators import OperatorChecker
 from usdt.engine.programs.check.site import enumerators, kernel_types
 from usdt.engine.programs.constants import constants
-from usdt.engine.programs.typed import CallHelper, Comm, Scalar, StackOf, Text
+from usdt.engine.programs.typed import CallHelper, Comm, MakeTuple, Scalar, StackOf, Text
 from usdt.engine.programs.types import (
     BOOLEAN,
     UINT64,
@@ -23,6 +24,7 @@ from usdt.engine.programs.types import (
     ShownAs,
     StackType,
     StringType,
+    TupleType,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ("BUILTINS", "BuiltinChecker")
 
 _COMM = 16
+_HIDDEN = re.compile("arg[0-9]+|return")  # what is no member of args
 _FRAMES = 127  # PERF_MAX_STACK_DEPTH
 _UINT32 = IntegerType(4, signed=False)
 # Built-ins of the engine, by their names here.
@@ -87,6 +90,8 @@ class BuiltinChecker(OperatorChecker):
         if name in ("ppid", "pcomm"):
             return self.named(name, node)
         match name:
+            case "args":
+                return self._arguments(node)
             case "comm":
                 return Comm(StringType(_COMM))
             case "nsecs":
@@ -120,6 +125,15 @@ class BuiltinChecker(OperatorChecker):
             case "has_cpid":
                 return Scalar(Number(int(bool(self.state.command)), S64), BOOLEAN)
         return None
+
+    def _arguments(self, node: tree.Expression) -> Value | None:
+        # All arguments that have names, as a record.
+        names = [one for one in self.site.scope.arguments if not _HIDDEN.fullmatch(one)]
+        if not names:
+            return None
+        values = tuple(self.named(name, node) for name in names)
+        types = tuple(self.key_type(value, node) for value in values)
+        return MakeTuple(values, TupleType(types, tuple(names)))
 
     def clock(self, name: str) -> Scalar:
         """Return the nanoseconds of a clock."""

@@ -24,11 +24,13 @@ from usdt.engine.programs.typed import (
     CallHelper,
     CompareBytes,
     Delete,
+    Element,
     Emit,
     Evaluate,
     FindText,
     HasKey,
     LowBytes,
+    MakeTuple,
     MapLength,
     Read,
     ReadText,
@@ -52,6 +54,7 @@ from usdt.engine.programs.types import (
     StackType,
     StringType,
     StructType,
+    TupleType,
     bytes_of,
     size_of,
     spelled,
@@ -161,6 +164,12 @@ class CallChecker(BuiltinChecker):
         if isinstance(value, Read) and isinstance(value.type, ArrayType | StructType):
             size = min(size, size_of(value.type)) if rest else size_of(value.type)
             return Read(value.address, BufferType(size), length)
+        if isinstance(value.type, StringType) and (
+            length is None or isinstance(length.node, Number)
+        ):
+            size = min(size, value.type.size - 1) if rest else value.type.size - 1
+            whole = MakeTuple((constant(size), value), TupleType((INT64, value.type)))
+            return Element(whole, 0, BufferType(size))
         if not isinstance(value, Scalar) or not rest:
             raise self.error(first, "buf() takes an address and a length, or an array")
         return Read(value, BufferType(size), length)
@@ -310,12 +319,8 @@ class CallChecker(BuiltinChecker):
                 return constant(target.size)
             return constant(self._size_of_named(node, target.tagged_name))
         if isinstance(operand, tree.ArrayType | tree.TypeOf):
-            raise self.error(node, "sizeof() of this type is not supported yet")
-        kind = self.value(operand).type
-        match kind:
-            case IntegerType(size=size) | StringType(size=size) | StructType(size=size):
-                return constant(size)
-        return constant(size_of(kind))
+            return constant(bytes_of(self.type_of(operand)))
+        return constant(bytes_of(self.value(operand).type))
 
     def _offsetof(self, node: tree.OffsetOf) -> Scalar:
         # The address of the member in a structure at 0.

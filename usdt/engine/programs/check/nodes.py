@@ -63,7 +63,7 @@ def pointer_of(value: Scalar) -> Node:
     kind = value.type
     if not isinstance(kind, PointerType):
         return value.node
-    return PointerExpr(value.node, kind.target, U64, kind.type_id, kind.kernel)
+    return PointerExpr(value.node, kind.target, U64, kind.type_id, kind.kernel, kind.points_to)
 
 
 def value_of(
@@ -93,7 +93,8 @@ def value_of(
         case PointerExpr():
             shown = None if types is None else types.shown(node)
             spelling = shown.cast if shown is not None and shown.cast else "void *"
-            kind = PointerType(node.target, node.type_id, types, node.kernel, spelling)
+            target, number, inner = node.target, node.type_id, node.points_to
+            kind = PointerType(target, number, types, node.kernel, spelling, inner)
             return Scalar(node.address, kind, before)
         case LValue():
             return _object(node, types, before, max_string)

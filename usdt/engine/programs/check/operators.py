@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import ValueClass, ValueType
-from usdt.base.errors import BtfError
 from usdt.base.frozen import replace
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
@@ -15,7 +14,6 @@ from usdt.engine.compiler.ir import (
     Compare,
     Convert,
     Deref,
-    Node,
     Not,
     Number,
     PointerExpr,
@@ -23,14 +21,16 @@ from usdt.engine.compiler.ir import (
 )
 from usdt.engine.compiler.resolve.conversions import moved
 from usdt.engine.language import tree as language
+from usdt.engine.programs.check.casts import CastChecker
 from usdt.engine.programs.check.nodes import constant, lvalue_of, pointer_of, value_of, wide
-from usdt.engine.programs.check.values import ValueChecker
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
     Choose,
     ChooseBytes,
     CompareBytes,
     MakeTuple,
+    Read,
+    ReadText,
     Scalar,
 )
 from usdt.engine.programs.types import (
@@ -42,14 +42,14 @@ from usdt.engine.programs.types import (
     PointerType,
     StringType,
     TupleType,
+    bytes_of,
     spelled,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from usdt.engine.compiler.scope import TypeProvider
-    from usdt.engine.programs.typed import Value
+    from usdt.engine.compiler.ir import LValue, Node
+    from usdt.engine.programs.typed import Step, Value
+    from usdt.engine.programs.types import Type
 
 __all__ = ("OperatorChecker",)
 
@@ -57,7 +57,7 @@ _ORDER = ("==", "!=", "<", "<=", ">", ">=")
 _NOWHERE = language.Name("it", 0, 0)
 
 
-class OperatorChecker(ValueChecker):
+class OperatorChecker(CastChecker):
     """A checker of expressions with operators."""
 
     # ------------------------------------------------------------ operators
@@ -131,9 +131,14 @@ class OperatorChecker(ValueChecker):
         if node.op not in ("==", "!=") or isinstance(left, Scalar) or isinstance(right, Scalar):
             reason = f"{node.op} does not go with {spelled(left.type)} and {spelled(right.type)}"
             raise self.error(node, reason)
-        if not texts and left.type != right.type:
+        both = left.type if texts else self.state.common(left.type, right.type)
+        if both is None:
             reason = f"{spelled(left.type)} and {spelled(right.type)} cannot be compared"
             raise self.error(node, reason)
+        if not texts:
+            left, right = self.filled(left, both), self.filled(right, both)
+        if isinstance(left, Scalar) or isinstance(right, Scalar):
+            raise TypeError(both)
         same = self.step(CompareBytes(left, right), BOOLEAN)
         return same if node.op == "==" else replace(same, node=fold(Not(same.node)))
 
@@ -172,64 +177,6 @@ class OperatorChecker(ValueChecker):
         self.key_type(value, node)
         return value
 
-    # ------------------------------------------------------------ casts
-
-    def _cast(self, node: tree.Cast) -> Value:
-        operand = self.value(node.operand)
-        target = self.language_type(node.type)
-        if not isinstance(operand, Scalar):
-            reason = f"{spelled(operand.type)} cannot be cast to {_written(target)}"
-            raise self.error(node, reason)
-        if target.built_in and not target.pointers and target.kind is language.TypeKind.INTEGER:
-            return self._to_integer(operand, target)
-        return self._to_named(node, operand, target)
-
-    def _to_integer(self, operand: Scalar, target: language.TypeName) -> Scalar:
-        if target.name in ("bool", "_Bool"):
-            return Scalar(fold(Not(fold(Not(operand.node)))), BOOLEAN, operand.before)
-        kind = ValueType(ValueClass.SIGNED if target.signed else ValueClass.UNSIGNED, target.size)
-        node = fold(Convert(operand.node, kind))
-        return Scalar(node, IntegerType(kind.size, kind.signed), operand.before)
-
-    def _to_named(self, node: tree.Cast, operand: Scalar, target: language.TypeName) -> Value:
-        inner = pointer_of(operand)
-        if target.built_in:  # void *, int *, char **
-            address = Scalar(wide(operand), UINT64, operand.before)
-            return self._plain_pointer(address, target, kernel=getattr(inner, "kernel", False))
-        cast = language.Cast(target, _NOWHERE, node.start, node.end)
-        errors: list[BtfError] = []
-        for types in self.site.type_sources():
-            try:
-                made = types.cast(cast, inner)
-            except BtfError as err:
-                errors.append(err)
-                continue
-            if made is not None:
-                return value_of(made, types, operand.before, self.state.max_string)
-        if errors:
-            raise self.error(node, str(errors[0]))
-        raise self.error(node, f"no types are known here: {_written(target)} needs them")
-
-    def _plain_pointer(self, address: Scalar, target: language.TypeName, *, kernel: bool) -> Scalar:
-        whole = ValueType(ValueClass.BYTES, 1)
-        if target.pointers > 1:
-            whole = U64
-        elif target.kind is language.TypeKind.INTEGER:
-            whole = ValueType(
-                ValueClass.SIGNED if target.signed else ValueClass.UNSIGNED, target.size
-            )
-        kind = PointerType(whole, None, None, kernel, _written(target))
-        return replace(address, type=kind)
-
-    def language_type(self, node: tree.Type) -> language.TypeName:
-        """Return a type of the program as one of the language of probes."""
-        pointers = 0
-        while isinstance(node, tree.PointerType):
-            node, pointers = node.target, pointers + 1
-        if not isinstance(node, tree.NamedType):
-            raise self.error(node, "a cast to this type is not supported yet")
-        return self.site.named_type(node, pointers)
-
     # ------------------------------------------------------------ memory
 
     def _follow(self, node: tree.Unary) -> Value:
@@ -237,33 +184,7 @@ class OperatorChecker(ValueChecker):
         kind = operand.type
         if not isinstance(kind, PointerType):
             raise self.error(node, f"* follows a pointer, not {spelled(kind)}: cast it first")
-        return self._at(node, operand, kind)
-
-    def _at(self, node: tree.Expression, pointer: Scalar, kind: PointerType) -> Value:
-        whole = pointer_of(pointer)
-        if kind.types is not None and kind.type_id is not None:
-            ask = language.Unary("*", _NOWHERE, node.start, node.end)
-            made = self.asked(node, lambda types: types.deref(ask, whole), kind.types)
-            if made is not None:
-                return value_of(made, kind.types, pointer.before, self.state.max_string)
-        if kind.target.kind is ValueClass.BYTES:
-            raise self.error(node, f"{kind.spelling} leads to no value of a known size: cast it")
-        made = Deref(pointer.node, kind.target, None, kind.kernel)
-        return value_of(made, None, pointer.before, self.state.max_string)
-
-    def asked(
-        self,
-        node: tree.Expression,
-        ask: Callable[[TypeProvider], Node | None],
-        types: TypeProvider | None,
-    ) -> Node | None:
-        """Return what type information answers; None without any."""
-        if types is None:
-            return None
-        try:
-            return ask(types)
-        except BtfError as err:
-            raise self.error(node, str(err)) from err
+        return self.at(node, operand, kind)
 
     def _member(self, node: tree.Member) -> Value:
         if isinstance(node.object, tree.Identifier) and node.object.name == "args":
@@ -325,7 +246,7 @@ class OperatorChecker(ValueChecker):
                 raise TypeError(kind)
             before = (*whole.before, *index.before)
             moved_by = moved(pointer, wide(index), "+")
-            return self._at(node, Scalar(moved_by.address, kind, before), kind)
+            return self.at(node, Scalar(moved_by.address, kind, before), kind)
         found = lvalue_of(whole, self.new_variable)
         if found is None:
             raise self.error(node, f"{spelled(whole.type)} has no elements")
@@ -336,15 +257,27 @@ class OperatorChecker(ValueChecker):
                 raise self.error(node.index, reason)
         target, types, before = found
         made = self.asked(node, lambda known: known.index(ask, target, wide(index)), types)
-        if made is None and target.element is not None:
-            size = Number(target.element.size, S64)
-            offset = fold(Arithmetic("*", wide(index), size, S64))
-            address = fold(Arithmetic("+", target.address, fold(Convert(offset, U64)), U64))
-            made = Deref(address, target.element, None, target.kernel)
+        if made is None and isinstance(whole.type, ArrayType):
+            return self._element_at(whole.type.element, index, target, before)
         if made is None:
             raise self.error(node, f"{spelled(whole.type)} has no elements")
         steps, kernel = (*before, *index.before), target.kernel
         return value_of(made, types, steps, self.state.max_string, in_program=kernel)
+
+    def _element_at(
+        self, kind: Type, index: Scalar, target: LValue, before: tuple[Step, ...]
+    ) -> Value:
+        # An element of an array whose type is not from type information.
+        offset = fold(Arithmetic("*", wide(index), Number(bytes_of(kind), S64), S64))
+        address = fold(Arithmetic("+", target.address, fold(Convert(offset, U64)), U64))
+        steps = (*before, *index.before)
+        if isinstance(kind, IntegerType):
+            size = ValueType(ValueClass.SIGNED if kind.signed else ValueClass.UNSIGNED, kind.size)
+            return Scalar(Deref(address, size, None, target.kernel), kind, steps)
+        if isinstance(kind, PointerType):
+            return Scalar(Deref(address, U64, None, target.kernel), kind, steps)
+        whole = Scalar(address, PointerType(kernel=target.kernel), steps)
+        return ReadText(whole, kind) if isinstance(kind, StringType) else Read(whole, kind)
 
 
 def _in_one_type(left: Scalar, right: Scalar) -> tuple[Node, Node, ValueType]:
@@ -352,8 +285,3 @@ def _in_one_type(left: Scalar, right: Scalar) -> tuple[Node, Node, ValueType]:
     one, two = wide(left), wide(right)
     kind = S64 if one.type.signed and two.type.signed else U64
     return fold(Convert(one, kind)), fold(Convert(two, kind)), kind
-
-
-def _written(target: language.TypeName) -> str:
-    stars = f" {'*' * target.pointers}" if target.pointers else ""
-    return f"{target.tagged_name}{stars}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError, ProgramError
 from usdt.base.frozen import frozen
-from usdt.engine.programs.check.kernels import check_kernel
 from usdt.engine.programs.check.statements import StatementChecker
 from usdt.engine.programs.codegen.action import ProbeBody, scratch_size
+from usdt.engine.programs.codegen.kernels import check_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

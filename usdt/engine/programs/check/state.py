@@ -10,6 +10,7 @@ from usdt.engine.programs.syntax.tree import Integer
 from usdt.engine.programs.types import (
     INT64,
     UINT64,
+    BufferType,
     IntegerType,
     PointerType,
     StringType,
@@ -50,9 +51,13 @@ def joined(known: Type, other: Type) -> Type | None:
             return known
         case StringType(size=one), StringType(size=two):
             return known if one >= two else other
+        case BufferType(size=one), BufferType(size=two):
+            wider = known if one >= two else other
+            return wider if replace(known, size=two) == other else None
         case TupleType(elements=one), TupleType(elements=two):
-            if len(one) != len(two) or known.names != other.names:
+            if sorted(known.names) != sorted(other.names) or len(one) != len(two):
                 return None
+            two = tuple(two[other.names.index(name)] for name in known.names) or two
             parts = [joined(left, right) for left, right in zip(one, two, strict=True)]
             found = tuple(part for part in parts if part is not None)
             return replace(known, elements=found) if len(found) == len(one) else None

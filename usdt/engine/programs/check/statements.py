@@ -21,18 +21,14 @@ from usdt.engine.programs.typed import (
     SetMap,
     SetVariable,
     Statement,
-    Text,
     VariableBytes,
 )
 from usdt.engine.programs.types import (
     INT64,
     Aggregate,
     AggregateType,
-    IntegerType,
     NoType,
     TupleType,
-    Type,
-    is_number,
 )
 
 if TYPE_CHECKING:
@@ -177,18 +173,17 @@ class StatementChecker(CallChecker):
         return SetVariable(found, self.filled(value, kind))
 
     def _declaration(self, node: tree.Declaration) -> tuple[Statement, ...]:
-        value: Value = constant(0)
-        if node.value is not None:
+        if node.type is not None:
+            kind = self.type_of(node.type)
+            value = self.nothing(kind)
+            if node.value is not None:
+                value = self.converted(node, self.value(node.value), kind)
+        elif node.value is not None:
             value = self.value(node.value)
-        elif node.type is None:
+        else:
             known = self.state.variables.get((self.site.index, node.variable.start))
-            if known is not None and not isinstance(known, IntegerType):
-                value = self.nothing(known)
+            value = self.nothing(INT64 if known is None else known)
         return (self._set(node.variable, None, value),)
-
-    def nothing(self, kind: Type) -> Value:
-        """Return the value of a variable to which nothing was assigned."""
-        return constant(0) if is_number(kind) else Text(b"", kind)
 
     def _assign_map(self, node: tree.Assignment, target: tree.Map | tree.MapAccess) -> Statement:
         found, key = self.place(target)

@@ -268,14 +268,14 @@ class ValueChecker:
         match value, type_:
             case Text(text=text), StringType():
                 return Text(text, type_)
-            case MakeTuple(elements=elements), TupleType(elements=types):
-                parts = zip(elements, types, strict=True)
-                return MakeTuple(tuple(self.filled(part, kind) for part, kind in parts), type_)
-            case _, TupleType(elements=types):
-                count = range(len(types))
-                return self.filled(
-                    MakeTuple(tuple(self.element(value, n) for n in count), type_), type_
-                )
+            case _, TupleType(elements=types, names=names):
+                own = value.type.names if isinstance(value.type, TupleType) else ()
+                places = [own.index(name) for name in names] or [*range(len(types))]
+                found = [self.element(value, place) for place in places]
+                parts = zip(found, types, strict=True)
+                made = tuple(self.filled(part, kind) for part, kind in parts)
+                # The fields of a record may be in another order; they are computed in their own.
+                return MakeTuple(made, type_, tuple(places.index(n) for n in range(len(places))))
         return Padded(value, type_)
 
     def element(self, whole: Bytes, index: int) -> Value:

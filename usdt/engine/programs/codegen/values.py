@@ -345,10 +345,10 @@ class ValueEmitter:
                 asm.label(absent)
                 self._zero(place, size_of(kind))
                 asm.label(done)
-            case MakeTuple(elements=elements, type=kind):
-                for index, element in enumerate(elements):
+            case MakeTuple(elements=elements, type=kind, order=order):
+                for index in order or range(len(elements)):
                     mark = self.frame.mark()
-                    self.put(element, Place(base, offset + kind.offset(index)), fill=fill)
+                    self.put(elements[index], Place(base, offset + kind.offset(index)), fill=fill)
                     self.frame.release(mark)
             case Padded(value=inner, type=kind):
                 self.put(inner, place, fill=fill)

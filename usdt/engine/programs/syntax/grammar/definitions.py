@@ -142,7 +142,8 @@ class DefinitionParser(StatementParser):
             members.append(StructMember(named, kind, bits, base.start, self.at))
             if not self.accept(","):
                 break
-        self.expect(";", "after the member")
+        if self.token.text != "}":  # as in bpftrace, but not in C
+            self.expect(";", "after the member")
         return members
 
     def _declarator(self, base: Type) -> tuple[Token | None, Type]:

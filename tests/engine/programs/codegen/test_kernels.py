@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from usdt.base.errors import NotSupported
-from usdt.engine.programs.check.kernels import check_kernel
 from usdt.engine.programs.check.nodes import constant
+from usdt.engine.programs.codegen.kernels import check_kernel
 from usdt.engine.programs.events import Event, EventKind
 from usdt.engine.programs.typed import Emit, If, Leave, Loop, MapLength, Scalar, saved
 from usdt.engine.programs.types import INT64
