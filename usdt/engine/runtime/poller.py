@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ class Pollable:
         # ``resources`` closes it. Called before any call of wake() or poll().
         self._watched: set[int] = set()
         self._arrivals = -1
+        # While it is closed, another thread or a signal handler of this one may call wake().
+        self._wake_lock = threading.RLock()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         resources.callback(self._close_wake)
         self._poller = select.epoll()
@@ -31,8 +34,9 @@ class Pollable:
         self._poller.register(self._wake, select.EPOLLIN)
 
     def _close_wake(self) -> None:
-        number, self._wake = self._wake, -1
-        os.close(number)
+        with self._wake_lock:
+            number, self._wake = self._wake, -1
+            os.close(number)
 
     def _arrive_by(self, eventfd: int) -> None:
         self._poller.register(eventfd, select.EPOLLIN)
@@ -66,8 +70,9 @@ class Pollable:
 
     def wake(self) -> None:
         """Make a waiting poll() return; may be called from another thread or a signal handler."""
-        if self._wake != -1:
-            os.eventfd_write(self._wake, 1)
+        with self._wake_lock:
+            if self._wake != -1:
+                os.eventfd_write(self._wake, 1)
 
     def poll(self, timeout: float) -> list[Any]:
         """Return the next batch of lines or events; an empty list after ``timeout`` seconds.
