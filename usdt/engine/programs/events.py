@@ -46,6 +46,7 @@ class Event:
         text: the format of printf() and the like, or of time(); the separator of join().
         map: the map that it is about.
         keyed: for PRINT_MAP, whether the first value is a key, so that one entry is printed.
+        at_end: whether the probe ``end`` makes it: others do not count behind exit().
     """
 
     number: int
@@ -54,6 +55,7 @@ class Event:
     text: str = ""
     map: MapVariable | None = None
     keyed: bool = False
+    at_end: bool = False
 
     @property
     def offsets(self) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from usdt.engine.compiler.codegen.model import ProgramVariant
 from usdt.engine.compiler.plan import ProbePlan
 from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.programs.check.program import ProbeAt, check, check_one
-from usdt.engine.programs.check.site import site_of
+from usdt.engine.programs.check.site import full_name, site_of
 from usdt.engine.programs.codegen.action import (
     SCRATCH_ENTRIES,
     ProbeBody,
@@ -133,6 +133,9 @@ class ProgramSession(RingBufferSession):
         probes: the probes.
         max_keys: entries of a map that is not declared with a size.
         settings: as for :class:`RingBufferSession`.
+
+    Attributes:
+        attached: the number of attached probes, those that patterns have found one by one.
     """
 
     def __init__(
@@ -152,6 +155,7 @@ class ProgramSession(RingBufferSession):
         self._waiting: list[tuple[ProbeText, list[AttachPoint]]] | None = []
         self._ends: list[tuple[str, Program]] = []
         self._checked: dict[tuple[int, AttachPoint], ProbeBody] = {}
+        self.attached = 0
         super().__init__(
             _Events(state), accept=accept, action=self._action, may_sleep=False, **settings
         )
@@ -188,9 +192,8 @@ class ProgramSession(RingBufferSession):
 
     def _at(self, asked: ProbeRequest, point: AttachPoint | None) -> ProbeAt:
         state = self.state
-        site = site_of(
-            asked.index, state.text, asked.text, point, kind=asked.kind, defined=state.defined
-        )
+        name = full_name(asked.kind, asked.text, point)
+        site = site_of(asked.index, state.text, name, point, kind=asked.kind, defined=state.defined)
         return ProbeAt(asked.probe, site)
 
     def start(self) -> list[AttachFailure]:
@@ -218,8 +221,14 @@ class ProgramSession(RingBufferSession):
         self._start()
         self.run("begin")
         failures: list[AttachFailure] = []
+        self.attached = len(alone)
         for request, points in waiting:
-            failures += super().attach(request, points)
+            refused = super().attach(request, points)
+            failures += refused
+            failed = {point for failure in refused for point in failure.points}
+            asked = self.asked(request)
+            there = [point for point in points if point not in failed]
+            self.attached += len({full_name(asked.kind, asked.text, one) for one in there})
         return failures
 
     def _load_ends(self, alone: Sequence[tuple[ProbeRequest, ProbeBody]]) -> None:

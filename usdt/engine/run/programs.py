@@ -118,7 +118,7 @@ class AttachedProgram:
         for failure in self.session.start():
             say(str(failure.error))
         self.observe()
-        writer.attached(len(self._requests))
+        writer.attached(self.session.attached)
         self.attached.release()
         if all(one.request is None for one in self._requests):
             stop()  # nothing can come any more

@@ -70,6 +70,7 @@ def check_one(state: ProgramState, one: ProbeAt) -> ProbeBody:
 
 
 def _statements(state: ProgramState, one: ProbeAt) -> tuple[Statement, ...]:
+    state.at_end = one.site.kind == "end"
     try:
         return StatementChecker(state, one.site).probe(one.probe)
     except ProgramError:

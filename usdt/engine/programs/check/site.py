@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.tree import NamedType
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
-__all__ = ("Site", "enumerators", "kernel_types", "process_types", "site_of")
+__all__ = ("Site", "enumerators", "full_name", "kernel_types", "process_types", "site_of")
 
 _KINDS = {"struct": TypeKind.STRUCT, "union": TypeKind.UNION, "enum": TypeKind.ENUM}
 
@@ -112,6 +113,34 @@ class Site:
             size, signed = INTEGERS[node.name]
             return TypeName(TypeKind.INTEGER, node.name, size, signed, pointers)
         return TypeName(TypeKind.TYPEDEF, node.name, 0, signed=False, pointers=pointers)
+
+
+def full_name(kind: str, written: str, point: AttachPoint | None) -> str:
+    """Return the value of ``probe``: the name of what a pattern has found, with its file.
+
+    Args:
+        kind: the kind of the probe.
+        written: the attach point as written.
+        point: what it has found; None for probes such as ``begin``.
+    """
+    if point is None:
+        return kind
+    rest = written.partition(":")[2]
+    file = rest.partition(":")[0]
+    path = file if "/" in file and not re.search(r"[*?\[]", file) else point.path
+    pattern = re.search(r"[*?\[]", rest) is not None
+    match kind:
+        case "usdt":
+            return f"{kind}:{path}:{point.probe}"
+        case "uprobe" | "uretprobe":
+            name = point.function if pattern else rest.rpartition(":")[2]
+            return f"{kind}:{path}:{name}"
+        case "kprobe" | "kretprobe" | "fentry" | "fexit":
+            return f"{kind}:{point.function if pattern else rest}"
+        case "tracepoint" | "rawtracepoint" if pattern:
+            return f"{kind}:{point.probe.partition(':')[2]}"
+        case _:
+            return f"{kind}:{rest}"
 
 
 def site_of(

@@ -113,6 +113,7 @@ class ProgramState:
         changed: whether a type has become known, or wider, in this pass.
         waiting: whether a statement was left out of this pass for a type that is not known yet.
         guessing: whether such types are taken for int64, because no pass finds more.
+        at_end: whether the probe ``end`` is checked.
         final: whether types that are not known yet are errors.
     """
 
@@ -144,6 +145,7 @@ class ProgramState:
         self.waiting = False
         self.guessing = False
         self.final = False
+        self.at_end = False
         self._numbers: dict[Event, int] = {}
 
     def error(self, start: int, reason: str) -> LanguageError:
@@ -221,7 +223,7 @@ class ProgramState:
         keyed: bool = False,
     ) -> Event:
         """Return the event of a call; equal calls share one."""
-        made = Event(-1, kind, tuple(types), text, map_, keyed)
+        made = Event(-1, kind, tuple(types), text, map_, keyed, self.at_end)
         number = self._numbers.setdefault(made, len(self.events))
         if number == len(self.events):
             self.events.append(replace(made, number=number))

@@ -67,6 +67,8 @@ class ProgramResults:
         """Do what events ask for; the run goes on."""
         self._hits += len(batch)
         for event, data in batch:
+            if self._exited and not event.at_end:
+                continue
             offsets = event.offsets
             values = [
                 decode(kind, data, at) for kind, at in zip(event.types, offsets, strict=False)

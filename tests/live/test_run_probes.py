@@ -1,0 +1,71 @@
+"""``usdt run``: what patterns find, what the probe is called, and what counts behind exit()."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fixtures import build
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("ringbuf")]
+
+_COMMAND = Path(sys.executable).with_name("usdt")
+
+
+def run(text: str, *words: str) -> list[str]:
+    """Run a program; return the lines that it prints, without empty ones."""
+    command = [_COMMAND, "run", "-e", text, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return [line for line in done.stdout.splitlines() if line]
+
+
+# Attach points → the value of ``probe`` at a hit.
+_NAMES = {
+    "BEGIN": "begin",
+    "i:ms:10": "interval:ms:10",
+    "p:hz:99": "profile:hz:99",
+    "t:sched:sched_swit*": "tracepoint:sched:sched_switch",
+    "rt:sched_swit*": "rawtracepoint:sched_switch",
+    "u:libc:malloc": "uprobe:LIBC:malloc",
+    "ur:libc:mallo*": "uretprobe:LIBC:malloc",
+    "u:libc:malloc+4": "uprobe:LIBC:malloc+4",
+}
+
+
+@pytest.mark.parametrize("written", _NAMES)
+def test_probe_is_the_whole_name(written: str) -> None:
+    lines = run(f"{written} {{ print(probe); exit(); }}", "-c", f"{sys.executable} -S -c 1")
+    assert [re.sub(r":/.*/libc[^:]*:", ":LIBC:", line) for line in lines[1:]] == [_NAMES[written]]
+
+
+def test_probe_of_a_file_is_as_its_path_is_written() -> None:
+    path = build("default", "loop")
+    words = ("-c", f"{path} -q -n 1")
+    assert f"usdt:{path}:loop:hit" in run(f"usdt:{path}:loop:* {{ print(probe); }}", *words)
+    assert f"uprobe:{path}:main" in run(f"uprobe:{path}:main {{ print(probe); }}", *words)
+
+
+def test_each_probe_that_a_pattern_finds_is_counted() -> None:
+    kprobe = _COMMAND.with_name("kprobe")
+    listed = subprocess.run(
+        [kprobe, "list", "tracepoint:sched:sched_s*"], capture_output=True, text=True, check=True
+    )
+    found = re.findall(r"^tracepoint:sched:sched_s", listed.stdout, re.MULTILINE)
+    assert len(found) > 3
+    lines = run("tracepoint:sched:sched_s* { } BEGIN { exit(); } END { }")
+    assert lines == [f"Attached {len(found) + 2} probes"]
+
+
+def test_sites_of_one_probe_are_one() -> None:
+    path = build("default", "loop")
+    assert run(f"usdt:{path}:loop:hit {{ }} BEGIN {{ exit(); }}")[0] == "Attached 2 probes"
+
+
+def test_only_end_prints_behind_exit() -> None:
+    path = build("default", "loop")
+    text = f'usdt:{path}:loop:hit {{ printf("hit\\n"); exit(); }} END {{ printf("end\\n"); }}'
+    lines = run(text, "-c", f"{path} -q -n 1000")
+    assert [line for line in lines if line in ("hit", "end")] == ["hit", "end"]
