@@ -372,6 +372,43 @@ def test_arguments_of_the_script(run: Run) -> None:
     assert run('BEGIN { printf("%d %s %d", $1, str($2), $#); exit(); }', "7", "word") == "7 word 2"
 
 
+_ZERO = (
+    "WARNING: Divide or modulo by 0 detected. This can lead to unexpected results."
+    " 1 is being used as the result."
+)
+_FULL = (
+    "WARNING: Map full; can't update element: @a has 1 entries, let @a = percpuhash(8);"
+    " gives it more"
+)
+_WARNED = {
+    "BEGIN { $z = 0; print(6 / $z); $z /= $z; print($z); exit(); }": (
+        "1\n1\n",
+        [f"-e:1:23: {_ZERO}", f"-e:1:32: {_ZERO}"],
+    ),
+    "BEGIN { $z = 2; print(6 / $z); print(7 % 4); exit(); }": ("3\n3\n", []),
+    "let @a = hash(2); let @b = hash(2); BEGIN { print(len(@a)); exit(); }": (
+        "0\n",
+        ["-e:1:19: WARNING: Unused map: @b"],
+    ),
+    "let @a = percpuhash(1); BEGIN { @a[1] = count(); @a[2] = count(); @n = 1; exit(); }": (
+        "@a[1]: 1\n@n: 1\n",
+        ["1 events or map updates were lost, a buffer or a map was full: begin (1)", _FULL],
+    ),
+}
+
+
+@pytest.mark.parametrize("text", _WARNED)
+def test_warnings(run: Run, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    printed, warnings = _WARNED[text]
+    assert run(text) == printed
+    assert capsys.readouterr().err.splitlines() == warnings
+
+
+def test_maps_without_values_are_empty(run: Run) -> None:
+    body = "print(len(@b)); clear(@b); print(@b); print(has_key(@c, 1)); delete(@c, 1);"
+    assert run(f"BEGIN {{ {body} for ($x : @k) {{ print(1); }} exit(); }}") == "0\nfalse\n"
+
+
 _REFUSED = {
     "BEGIN { $x = 1; $y = $x + ; }": "",
     'BEGIN { printf("%d", "text"); }': "%d does not go with string[5]",

@@ -33,6 +33,7 @@ class EventKind(enum.Enum):
     EXIT = "exit"
     TIME = "time"
     JOIN = "join"
+    WARNING = "warning"  # of the toolkit: a division by 0
 
 
 @frozen
@@ -43,7 +44,8 @@ class Event:
         number: its index in the events of the program.
         kind: what to do.
         types: the types of its values, which the record holds one after the other.
-        text: the format of printf() and the like, or of time(); the separator of join().
+        text: the format of printf() and the like, or of time(); the separator of join(); the
+            warning.
         map: the map that it is about.
         keyed: for PRINT_MAP, whether the first value is a key, so that one entry is printed.
         at_end: whether the probe ``end`` makes it: others do not count behind exit().

@@ -268,8 +268,7 @@ class ProgramSession(RingBufferSession):
 
     def _make_maps(self) -> None:
         for found in self.state.maps.values():
-            if found.value is not None:
-                self._add_map(map_name(found.variable), self._spec(found))
+            self._add_map(map_name(found.variable), self._spec(found))
         for frames in self.state.stacks:
             spec = MapSpec(MapType.STACK_TRACE, 4, 8 * frames, _STACKS, "stacks")
             self._add_map(stacks_name(frames), spec)
@@ -301,8 +300,19 @@ class ProgramSession(RingBufferSession):
         self._resources.callback(made.close)
         self._attacher.add_maps({name: made})
 
+    def full_maps(self) -> list[tuple[str, str, int]]:
+        """Return the maps that take no more keys: name, kind, number of entries."""
+        return [
+            (name, one.kind or "hash", made.spec.entries)
+            for name, one in self.state.maps.items()
+            if (made := self.map_of(one)) is not None
+            and one.keyed
+            and one.kind not in ("lruhash", "percpulruhash")  # those replace entries
+            and len([*made.keys()]) >= made.spec.entries
+        ]
+
     def map_of(self, found: MapState) -> Map | None:
-        """Return a map of the kernel; None if nothing is assigned to it."""
+        """Return a map of the kernel; None before it is made."""
         return self._made.get(map_name(found.variable))
 
     def stacks_of(self, frames: int) -> Map:

@@ -117,6 +117,8 @@ class AttachedProgram:
             say(notice)
         for failure in self.session.start():
             say(str(failure.error))
+        for warning in self._prepared.state.unused_maps():
+            say(warning)
         self.observe()
         writer.attached(self.session.attached)
         self.attached.release()

@@ -379,7 +379,8 @@ class CallChecker(BuiltinChecker):
         return self._send(self.state.event(kind, types, text), *values)
 
     def _send(self, event: Event, *values: Value) -> tuple[Statement, ...]:
-        if not any(isinstance(one, Emit) for one in parts(values)):
+        within = [one.event.kind for one in parts(values) if isinstance(one, Emit)]
+        if all(kind is EventKind.WARNING for kind in within):
             return (Emit(event, values),)
         # What the values print comes before.
         made: list[Statement] = []

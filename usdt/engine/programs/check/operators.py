@@ -23,15 +23,20 @@ from usdt.engine.compiler.resolve.conversions import moved
 from usdt.engine.language import tree as language
 from usdt.engine.programs.check.casts import CastChecker
 from usdt.engine.programs.check.nodes import constant, lvalue_of, pointer_of, value_of, wide
+from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
     Choose,
     ChooseBytes,
     CompareBytes,
+    Emit,
+    If,
+    JoinSteps,
     MakeTuple,
     Read,
     ReadText,
     Scalar,
+    saved,
 )
 from usdt.engine.programs.types import (
     BOOLEAN,
@@ -89,10 +94,22 @@ class OperatorChecker(CastChecker):
         if node.op in ("+", "-") and any(pointers) and not all(pointers):
             return self._move(node, left, right)
         if node.op not in _ORDER:
-            return self.arithmetic(node.op, left, right)
+            return self.arithmetic(node.op, left, self.divisor(node, node.op, right))
         one, two, kind = _in_one_type(left, right)
         made = fold(Compare(node.op, one, two, kind))
         return Scalar(made, BOOLEAN, (*left.before, *right.before))
+
+    def divisor(self, node: tree.Expression | tree.Statement, op: str, right: Scalar) -> Scalar:
+        """Return the right side of an operator; a division warns if it is 0 at a hit."""
+        if op not in ("/", "%") or isinstance(right.node, Number):
+            return right
+        kept = self.new_variable(right.type)
+        what = "Divide or modulo by 0 detected. This can lead to unexpected results."
+        text = str(self.error(node, f"WARNING: {what} 1 is being used as the result."))
+        warning = Emit(self.state.event(EventKind.WARNING, (), text))
+        divisor = Scalar(fold(Convert(saved(kept), right.node.type)), right.type)
+        check = JoinSteps((If(divisor, (), (warning,)),), constant(0))
+        return replace(divisor, before=((kept, right), (self.new_variable(), check)))
 
     def arithmetic(self, op: str, left: Scalar, right: Scalar) -> Scalar:
         """Return the result of an operator on two numbers."""

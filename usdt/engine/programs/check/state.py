@@ -147,6 +147,7 @@ class ProgramState:
         self.final = False
         self.at_end = False
         self._numbers: dict[Event, int] = {}
+        self._used: set[str] = set()  # maps
 
     def error(self, start: int, reason: str) -> LanguageError:
         """Return an error that points at a place of the text."""
@@ -163,6 +164,7 @@ class ProgramState:
                 reason = f"{one.kind} is no kind of map; there are {', '.join(MAP_KINDS)}"
                 raise self.error(one.start, reason)
             found = self.map(one.map.name, one.start)
+            self._used.discard(one.map.name)
             found.kind = one.kind
             size = one.arguments[0] if len(one.arguments) == 1 else None
             if not isinstance(size, Integer) or not 0 < size.value <= _MOST_ENTRIES:
@@ -171,9 +173,15 @@ class ProgramState:
 
     def map(self, name: str, start: int) -> MapState:
         """Return a map by its name."""
+        self._used.add(name)
         if name not in self.maps:
             self.maps[name] = MapState(MapVariable(len(self.maps), name), start)
         return self.maps[name]
+
+    def unused_maps(self) -> list[str]:
+        """Return warnings about maps that are declared and not used."""
+        unused = [(one.start, name) for name, one in self.maps.items() if name not in self._used]
+        return [str(self.error(start, f"WARNING: Unused map: {name}")) for start, name in unused]
 
     def widen_key(self, found: MapState, key: Type, start: int, *, keyed: bool) -> Type:
         """Add a type to those of a map's keys; return the type of all."""

@@ -150,7 +150,8 @@ class StatementChecker(CallChecker):
             return right
         if not isinstance(before, Scalar) or not isinstance(right, Scalar):
             raise self.error(node, f"{node.op} needs numbers")
-        return self.arithmetic(node.op[:-1], self.kept(before, changes), right)
+        op = node.op[:-1]
+        return self.arithmetic(op, self.kept(before, changes), self.divisor(node, op, right))
 
     def _assign_variable(self, node: tree.Assignment, target: tree.Variable) -> SetVariable:
         found = self.lookup(target.name)

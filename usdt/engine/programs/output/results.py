@@ -83,6 +83,8 @@ class ProgramResults:
                 self._writer.text("printf", text, event.types, values)
             case EventKind.ERRORF | EventKind.WARNF:
                 self._say(self._formatted(event, values).rstrip("\n"))
+            case EventKind.WARNING:
+                self._say(event.text)
             case EventKind.PRINT:
                 self._writer.value(event.types[0], values[0])
             case EventKind.PRINT_MAP:
@@ -191,6 +193,9 @@ class ProgramResults:
             self._say(
                 f"{total} events or map updates were lost, a buffer or a map was full: {where}"
             )
+            for name, kind, entries in self._session.full_maps():
+                what = f"Map full; can't update element: {name} has {entries} entries"
+                self._say(f"WARNING: {what}, let {name} = {kind}({8 * entries}); gives it more")
         return ""
 
 
