@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, NoReturn
 from attach import attaching
 from cgroups import cgroups
 from debuginfo import debug_files
+from programs import programs
 from providers import providers
 from rendering import rendering
 from spans import spans
@@ -423,8 +424,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.py", description="usdt beside bpftrace")
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
-    parts = ["hit", "cgroup", "span", "stack", "start", "attach", "debuginfo", "fire", "render"]
-    parser.add_argument("--only", choices=parts, help="one comparison")
+    parts = ["hit", "cgroup", "span", "stack", "program", "start", "attach", "debuginfo", "fire"]
+    parser.add_argument("--only", choices=[*parts, "render"], help="one comparison")
     options = parser.parse_args()
     if os.geteuid():
         stop("tracing needs root")
@@ -445,6 +446,15 @@ def main() -> None:
         spans(options.hits // 5, options.rounds)
     if options.only in (None, "stack"):
         stacks(options.hits // 10, options.rounds)
+    if options.only in (None, "program"):
+        programs(
+            options.hits,
+            options.rounds,
+            LOOP,
+            one_run=one_run,
+            tracer=tracer,
+            start_to_exit=start_to_exit,
+        )
     if options.only in (None, "start"):
         start_and_stop(options.rounds)
     if options.only in (None, "attach"):

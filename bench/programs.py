@@ -1,0 +1,136 @@
+"""What programs cost: a hit of five typical ones beside bpftrace, start to exit, and a long one."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    Watch = Callable[[Any], AbstractContextManager[Any]]
+    Tracer = Callable[[list[str], str, str], AbstractContextManager[Any]]
+
+__all__ = ("programs",)
+
+ROOT = Path(__file__).resolve().parent.parent
+USDT = Path(sys.executable).parent / "usdt"
+BPFTRACE = shutil.which("bpftrace")
+_PRINTF = "printf of two integers and a string"
+_PROGRAMS = {
+    "count by key": ("{ @[arg0 % 64] = count(); }",),
+    _PRINTF: ('{ printf("%d %d %s\\n", arg0, arg1, comm); }',),
+    "time by thread, hist": (
+        "/arg0 % 2 == 0/ { @start[tid] = nsecs; }",
+        "/arg0 % 2 == 1 && @start[tid]/ { @ = hist(nsecs - @start[tid]); delete(@start[tid]); }",
+    ),
+    "filter by a member": ("/((struct task_struct *)curtask)->prio < 1000/ { @ = count(); }",),
+    "count by stack": ("{ @[ustack] = count(); }",),
+}
+_COUNTED = r"^(?:@[^:]*:|[\[(].*[\])]|\]:) +(\d+)(?:[, ].*)?$"
+_CLAUSE = """\
+usdt:{loop}:loop:hit /arg0 % {number} == 1 && pid != {number}/
+{{
+  $n = arg0 * {number} + arg1;
+  if ($n > 100) {{ @big{number}[comm, $n % 8] = count(); }} else {{ @small{number} = hist($n); }}
+  for ($i : 0..3) {{ @sum{number}[tid] = sum($i + arg0); }}
+  @last{number}[tid] = nsecs;
+  printf("%d %s %llu\\n", $n, comm, nsecs - @last{number}[tid]);
+}}
+"""
+
+
+def _watch(tool: str, clauses: Sequence[str], loop: Path, tracer: Tracer, *, lines: bool) -> Watch:
+    def watch(traced: Any) -> AbstractContextManager[Any]:
+        script = " ".join(f"usdt:{loop}:loop:hit {clause}" for clause in clauses)
+        ours = tool == str(USDT)
+        lost = r"(\d+) events or map updates were lost" if ours else r"[Ll]ost (\d+) events"
+        words = [tool, *(["run"] if ours else []), "-p", str(traced.process.pid), "-e", script]
+        return tracer(words, lost, "" if lines else _COUNTED)
+
+    return watch
+
+
+def programs(
+    hits: int,
+    rounds: int,
+    loop: Path,
+    *,
+    one_run: Callable[[Watch, int], tuple[float, Any]],
+    tracer: Tracer,
+    start_to_exit: Callable[[list[str]], tuple[float, float]],
+) -> None:
+    """Measure the programs and print the medians.
+
+    Args:
+        hits: of one run.
+        rounds: runs of each tool.
+        loop: the traced program.
+        one_run: runs a fresh program with one tracer; returns nanoseconds per hit and the outcome.
+        tracer: runs a command as the tracer.
+        start_to_exit: runs a command; returns its seconds and MiB.
+    """
+    tools = {"usdt": str(USDT)} | ({"bpftrace": BPFTRACE} if BPFTRACE else {})
+    print(f"programs: {hits:,} hits, median of {rounds} rounds")
+    for name, clauses in _PROGRAMS.items():
+        found: dict[str, list[float]] = {tool: [] for tool in tools}
+        words: dict[str, str] = {}
+        for _ in range(rounds):
+            for tool, path in tools.items():
+                watch = _watch(path, clauses, loop, tracer, lines=name == _PRINTF)
+                nanoseconds, outcome = one_run(watch, hits)
+                found[tool].append(nanoseconds)
+                words[tool] = f"{outcome.delivered:,} delivered, {outcome.lost:,} lost"
+        for tool, each in found.items():
+            print(f"  {name:36} {tool:9} {statistics.median(each):8.1f} ns   {words[tool]}")
+        _ratio({tool: statistics.median(each) for tool, each in found.items()})
+    _start(tools, rounds, loop, start_to_exit)
+    _compile(rounds, loop, start_to_exit)
+
+
+def _ratio(medians: dict[str, float]) -> None:
+    if "bpftrace" in medians:
+        print(f"  usdt / bpftrace: {medians['usdt'] / medians['bpftrace']:.2f}")
+
+
+def _start(
+    tools: dict[str, str],
+    rounds: int,
+    loop: Path,
+    start_to_exit: Callable[[list[str]], tuple[float, float]],
+) -> None:
+    script = f'usdt:{loop}:loop:hit {{ printf("%d %d\\n", arg0, arg1); }}'
+    found: dict[str, list[tuple[float, float]]] = {tool: [] for tool in tools}
+    for _ in range(rounds):
+        for tool, path in tools.items():
+            words = [path, "run"] if tool == "usdt" else [path]
+            found[tool].append(start_to_exit([*words, "-c", f"{loop} -n 1", "-e", script]))
+    print("programs: start, one event, exit")
+    for tool, each in found.items():
+        seconds = statistics.median(one for one, _ in each)
+        print(f"  {tool:9} {seconds * 1000:6.0f} ms   {max(one for _, one in each):6.1f} MiB")
+    _ratio({tool: statistics.median(one for one, _ in each) for tool, each in found.items()})
+
+
+def _compile(
+    rounds: int, loop: Path, start_to_exit: Callable[[list[str]], tuple[float, float]]
+) -> None:
+    # What a start costs more for a long program: it is parsed, checked, generated and loaded.
+    texts = [
+        "".join(_CLAUSE.format(loop=loop, number=one) for one in range(2, 2 + count))
+        for count in (1, 16)
+    ]
+    found: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for each, text in zip(found, texts, strict=True):
+            words = [str(USDT), "run", "-c", f"{loop} -n 1", "-e", text]
+            each.append(start_to_exit(words)[0])
+    short, long = map(statistics.median, found)
+    lines = texts[1].count("\n")
+    print(
+        f"programs: one of {lines} lines starts {(long - short) * 1000:.0f} ms later than one of 8"
+    )
