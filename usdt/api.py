@@ -50,7 +50,7 @@ def list_probes(
     targets = [target] if target is not None else []
     files = find_probes(targets, pids=[pid] if pid is not None else [])
     request = parse_probe(pattern)
-    from usdt.probes.sites import matching  # noqa: PLC0415 - with the symbols' machinery
+    from usdt.probes.matching import matching  # noqa: PLC0415 - with the symbols' machinery
 
     return [probe for file in files for probe in matching(request, file.probes)]
 

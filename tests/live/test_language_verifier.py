@@ -29,8 +29,9 @@ from usdt.engine.compiler.ir import Number, Unavailable
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve import Scope, resolve
 from usdt.engine.language import parse_expression, parse_probe
+from usdt.probes.matching import matching
 from usdt.probes.probe import read_probes
-from usdt.probes.sites import matching, points_of
+from usdt.probes.sites import points_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

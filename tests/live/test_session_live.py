@@ -21,8 +21,9 @@ from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.runtime.session import RingBufferSession
+from usdt.probes.matching import matching
 from usdt.probes.probe import read_probes
-from usdt.probes.sites import matching, points_of
+from usdt.probes.sites import points_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import click
 from usdt.base.errors import TargetError
 from usdt.base.text import printable
 from usdt.engine.cli.click_group import say
-from usdt.probes.sites import closest_match
+from usdt.probes.matching import closest_match
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -236,8 +236,9 @@ def _points(request: ProbeText, pid: int) -> tuple[list[AttachPoint], list[Traci
 def _usdt_points(
     request: ProbeText, files: Sequence[tuple[str, str]], pid: int
 ) -> tuple[list[AttachPoint], list[TracingError]]:
+    from usdt.probes.matching import matching, missing_probe  # noqa: PLC0415
     from usdt.probes.probe import read_probes  # noqa: PLC0415 - not for functions
-    from usdt.probes.sites import attachable, matching, missing_probe  # noqa: PLC0415
+    from usdt.probes.sites import attachable  # noqa: PLC0415
 
     points: list[AttachPoint] = []
     refused: list[TracingError] = []

@@ -15,8 +15,9 @@ from usdt.base.errors import ProbeNotFound, SyscallError, TargetError
 from usdt.base.frozen import frozen
 from usdt.elf.file import ElfFile
 from usdt.libbpf.usdt_spec import Problem, Spec, UsdtSpecLayout, make_spec
+from usdt.probes.matching import missing_probe
 from usdt.probes.probe import read_probes
-from usdt.probes.sites import missing_probe, points_of
+from usdt.probes.sites import points_of
 from usdt.procfs.mapped_files import file_identity, mapped_files
 from usdt.procfs.maps import Mapping, read_maps
 from usdt.targets.search.target_files import resolve_target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING
 
 from usdt.arch.context_registers import ContextRegisters
@@ -11,7 +10,6 @@ from usdt.arch.locations import Unreadable, ValueClass, ValueType
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TargetError, TracingError
 from usdt.base.terminal import progress
-from usdt.base.text import closest
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
@@ -21,18 +19,14 @@ from usdt.probes.program_names import ProgramNames
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from usdt.engine.language.tree import Item, ProbeText
+    from usdt.engine.language.tree import Item
     from usdt.probes.probe import Probe, Site
 
 __all__ = (
     "arguments_of",
     "attachable",
-    "closest_match",
     "declared_arguments",
     "foreign_reason",
-    "is_typo_of",
-    "matching",
-    "missing_probe",
     "points_of",
     "unsupported_code_reason",
 )
@@ -40,18 +34,6 @@ __all__ = (
 _THUMB_NOPS = (b"\x00\xbf", b"\xbf\x00", b"\xaf\xf3\x00\x80", b"\xf3\xaf\x80\x00")
 
 _MAX_REFUSED = 20  # sites of a file that are reported one by one
-
-
-def matching(request: ProbeText, probes: Iterable[Probe]) -> list[Probe]:
-    """Return the probes that match the request's patterns (``*``, ``?``, ``[…]``)."""
-    return [probe for probe in probes if fits(request, probe.provider, probe.name)]
-
-
-def fits(request: ProbeText, provider: str, name: str) -> bool:
-    """Return True if a probe matches; ``a-b`` also matches ``a__b``, as in DTrace."""
-    return fnmatch.fnmatchcase(provider, request.provider) and any(
-        fnmatch.fnmatchcase(name, form) for form in request.name_forms
-    )
 
 
 def foreign_reason(probe: Probe) -> str | None:
@@ -185,28 +167,3 @@ def _integer(size: int) -> ValueType:
 
 def _symbolic(probe: Probe, site: Site) -> bool:
     return any(operand.symbol for operand in probe.operands(site))
-
-
-def closest_match(wanted: str, known: Iterable[str]) -> str | None:
-    """Return the known name most similar to a misspelt one, or None."""
-    return closest(wanted, known, 0.7) or None
-
-
-def missing_probe(where: str, wanted: str, names: Sequence[str]) -> str:
-    """Return the message that ``where`` has no probe of a name, but those of ``names``."""
-    if not names:
-        return f"{where}: no USDT probes, so no {wanted}"
-    near = closest_match(wanted, names)
-    hint = f"nearest is {near}" if near else f"{len(names)} other probes"
-    return f"{where}: no probe {wanted}; {hint}"
-
-
-def is_typo_of(one: str, other: str) -> bool:
-    """Return True if provider and name are each similar to those of another probe.
-
-    Two swapped letters in a provider of four letters still count as similar.
-    """
-    from difflib import SequenceMatcher  # noqa: PLC0415 - only for a message
-
-    pairs = zip(one.split(":", 1), other.split(":", 1), strict=True)
-    return all(SequenceMatcher(None, a, b).ratio() >= 0.75 for a, b in pairs)

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import replace
 from usdt.base.terminal import progress
-from usdt.cgroups.hierarchy import cgroup_path
-from usdt.cgroups.labels import labels_of
-from usdt.cgroups.names import ContainerNames
 from usdt.probes.probe import FileProbes, read_probes
 from usdt.procfs.mapped_files import files_of_processes, mapped_files
 from usdt.procfs.process import processes, thread_group
@@ -57,6 +54,10 @@ def find_probes(
 
 def _containers_of_files(pids: Sequence[int]) -> dict[FileId, set[str]]:
     # The containers of the processes that have mapped each file.
+    from usdt.cgroups.hierarchy import cgroup_path  # noqa: PLC0415 - named files have none
+    from usdt.cgroups.labels import labels_of  # noqa: PLC0415
+    from usdt.cgroups.names import ContainerNames  # noqa: PLC0415
+
     found: dict[FileId, set[str]] = {}
     names = ContainerNames()
     for pid in pids:

@@ -8,14 +8,8 @@ from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.terminal import progress
 from usdt.base.text import closest
-from usdt.probes.sites import (
-    attachable,
-    closest_match,
-    declared_arguments,
-    is_typo_of,
-    matching,
-    missing_probe,
-)
+from usdt.probes.matching import closest_match, is_typo_of, matching, missing_probe
+from usdt.probes.sites import attachable, declared_arguments
 from usdt.procfs.process import describe_process
 from usdt.targets.search.target_files import is_file_pattern, matches_file
 

@@ -12,7 +12,8 @@ from usdt.cli.files.selection import select, split_arguments
 from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
 from usdt.engine.language import parse_probe
-from usdt.probes.sites import foreign_reason, matching
+from usdt.probes.matching import matching
+from usdt.probes.sites import foreign_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

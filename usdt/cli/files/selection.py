@@ -8,7 +8,7 @@ from usdt.base.errors import ProbeNotFound, TargetError
 from usdt.base.frozen import frozen
 from usdt.base.terminal import progress
 from usdt.engine.language import parse_probe, written_kind
-from usdt.probes.sites import closest_match, matching
+from usdt.probes.matching import closest_match, matching
 from usdt.targets.listing_files import find_probes, split_words
 
 if TYPE_CHECKING:
