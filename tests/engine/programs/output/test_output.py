@@ -10,7 +10,7 @@ import pytest
 
 from usdt.engine.programs.check.formats import check_format, conversions
 from usdt.engine.programs.output.histograms import buckets, drawn
-from usdt.engine.programs.output.printf import format_values
+from usdt.engine.programs.output.printf import Formatter
 from usdt.engine.programs.output.symbols import time_text
 from usdt.engine.programs.output.values import decode, shown
 from usdt.engine.programs.types import (
@@ -61,7 +61,7 @@ _BUFFER = BufferType(8)
 )
 def test_formats(text: str, types: list[Type], values: list[Any], printed: str) -> None:
     check_format(text, types, AssertionError)
-    assert format_values(text, types, values, _NONE) == printed
+    assert Formatter(text, types, _NONE)(values) == printed
 
 
 @pytest.mark.parametrize(

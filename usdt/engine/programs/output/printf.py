@@ -7,31 +7,73 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.engine.programs.check.formats import Conversion, conversions
 from usdt.engine.programs.output.values import escaped, shown
-from usdt.engine.programs.types import IntegerType, ShownAs
+from usdt.engine.programs.types import IntegerType, ShownAs, StringType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.programs.output.values import Symbols
     from usdt.engine.programs.types import Type
 
-__all__ = ("format_values",)
+__all__ = ("Formatter",)
 
 _BITS = {"hh": 8, "h": 16, "": 32, "l": 64, "ll": 64, "j": 64, "z": 64, "t": 64}
 
 
-def format_values(text: str, types: Sequence[Type], values: Sequence[Any], symbols: Symbols) -> str:
-    """Return the text of a format whose values fit it."""
-    *wanted, last = _parsed(text)
-    parts = []
-    for conversion, kind, value in zip(wanted, types, values, strict=True):
-        parts += [conversion.before, _converted(conversion, kind, value, symbols)]
-    return "".join((*parts, last.before))
+class Formatter:
+    """printf() of one format.
+
+    Args:
+        text: the format.
+        types: the types of its values, which fit it.
+        symbols: the names of addresses and the like.
+    """
+
+    def __init__(self, text: str, types: Sequence[Type], symbols: Symbols) -> None:
+        *wanted, last = conversions(text)
+        parts = []
+        self._changes: list[tuple[int, Callable[[Any], str]]] = []
+        for index, (conversion, kind) in enumerate(zip(wanted, types, strict=True)):
+            parts.append(conversion.before.replace("%", "%%"))
+            if _is_pythons(conversion, kind):
+                letter = "s" if conversion.letter == "s" else "d"
+                parts.append(f"%{conversion.flags}{conversion.width}{letter}")
+                if (
+                    conversion.letter in ("d", "i")
+                    and isinstance(kind, IntegerType)
+                    and not kind.signed
+                ):
+                    self._changes.append((index, _signed))
+            else:
+                change = functools.partial(_converted, conversion, kind, symbols=symbols)
+                parts.append("%s")
+                self._changes.append((index, change))
+        self._template = "".join(parts) + last.before.replace("%", "%%")
+
+    def __call__(self, values: Sequence[Any]) -> str:
+        """Return the text of values."""
+        if self._changes:
+            values = [*values]
+            for index, change in self._changes:
+                values[index] = change(values[index])
+        return self._template % tuple(values)
 
 
-@functools.cache
-def _parsed(text: str) -> list[Conversion]:
-    return conversions(text)
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _is_pythons(conversion: Conversion, kind: Type) -> bool:
+    # Whether Python's own formatting does the same; it is ten times as fast.
+    if conversion.precision is not None or conversion.flags not in ("", "-"):
+        return False
+    if conversion.letter == "s":
+        return isinstance(kind, StringType)
+    if not isinstance(kind, IntegerType) or conversion.size in ("h", "hh"):
+        return False
+    if conversion.letter in ("d", "i"):
+        return True
+    return conversion.letter == "u" and not kind.signed
 
 
 def _converted(conversion: Conversion, kind: Type, value: Any, symbols: Symbols) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.output.maps import Row, read_rows
-from usdt.engine.programs.output.printf import format_values
+from usdt.engine.programs.output.printf import Formatter
 from usdt.engine.programs.output.symbols import time_text
-from usdt.engine.programs.output.values import decode
+from usdt.engine.programs.output.values import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +60,9 @@ class ProgramResults:
         self._say = say
         self._stop = stop
         self._print_maps = print_maps
+        # By the number of the event, as most programs print many of few kinds.
+        self._readers: dict[int, list[Callable[[bytes], Any]]] = {}
+        self._formatters: dict[int, Formatter] = {}
         self._hits = 0
         self._exited = False
 
@@ -69,11 +72,11 @@ class ProgramResults:
         for event, data in batch:
             if self._exited and not event.at_end:
                 continue
-            offsets = event.offsets
-            values = [
-                decode(kind, data, at) for kind, at in zip(event.types, offsets, strict=False)
-            ]
-            self._handle(event, values)
+            readers = self._readers.get(event.number)
+            if readers is None:
+                found = zip(event.types, event.offsets, strict=False)
+                readers = self._readers[event.number] = [reader_of(kind, at) for kind, at in found]
+            self._handle(event, [read(data) for read in readers])
         return False
 
     def _handle(self, event: Event, values: list[Any]) -> None:
@@ -107,7 +110,11 @@ class ProgramResults:
                 self._writer.text("join", event.text.join(words) + "\n")
 
     def _formatted(self, event: Event, values: list[Any]) -> str:
-        return format_values(event.text, event.types, values, self._symbols)
+        formatter = self._formatters.get(event.number)
+        if formatter is None:
+            formatter = Formatter(event.text, event.types, self._symbols)
+            self._formatters[event.number] = formatter
+        return formatter(values)
 
     def _system(self, command: str) -> None:
         import subprocess  # noqa: PLC0415 - few programs run commands

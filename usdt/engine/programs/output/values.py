@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.engine.programs.members import members_of
@@ -24,11 +25,11 @@ from usdt.engine.programs.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.programs.members import Member
 
-__all__ = ("Symbols", "decode", "escaped", "shown")
+__all__ = ("Symbols", "decode", "escaped", "reader_of", "shown")
 
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
 
@@ -82,6 +83,20 @@ def decode(type_: Type, data: bytes, offset: int = 0) -> Any:
             return struct.unpack_from("=iI" if frames else "=QQ", data, offset)
         case AggregateType() | NoType():
             return None
+
+
+def reader_of(type_: Type, offset: int) -> Callable[[bytes], Any]:
+    """Return the function that decodes a value at an offset, as :func:`decode` does."""
+    if isinstance(type_, IntegerType):
+        # Its bytes are the first ones of eight, or the last ones.
+        code = _CODES[type_.size, True]
+        unpack = struct.Struct(f"={code if type_.signed else code.upper()}").unpack_from
+        at = offset + (8 - type_.size if sys.byteorder == "big" else 0)
+        return lambda data: unpack(data, at)[0]
+    if isinstance(type_, StringType):
+        end = offset + type_.size
+        return lambda data: data[offset:end].split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+    return lambda data: decode(type_, data, offset)
 
 
 def _integer(data: bytes, offset: int, size: int, *, signed: bool) -> int:
