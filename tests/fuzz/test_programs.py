@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from typed_expressions import State
 
+_BY_ZERO = "WARNING: Divide or modulo by 0 detected."
 _COUNT = int(os.environ.get("USDT_RANDOM_PROGRAMS", "50"))
 _FIRST = int(os.environ.get("USDT_RANDOM_SEED", int(time.time()) // 86400 * 1000))
 
@@ -31,7 +32,8 @@ def _ran(text: str) -> tuple[list[Any], Mapping[str, Any]]:
     # What a program has printed, and its maps.
     try:
         with usdt.run(text) as program:
-            printed = [one.text if one.kind == "printf" else one.value for one in program]
+            events = [one for one in program if _BY_ZERO not in one.text]
+            printed = [one.value if one.kind == "value" else one.text for one in events]
             return printed, dict(program.maps)
     except NotSupported as err:
         skip_or_fail(err)

@@ -32,7 +32,7 @@ class Formatter:
     def __init__(self, text: str, types: Sequence[Type], symbols: Symbols) -> None:
         *wanted, last = conversions(text)
         parts = []
-        self._changes: list[tuple[int, Callable[[Any], str]]] = []
+        self._changes: list[tuple[int, Callable[[Any], str | int]]] = []
         for index, (conversion, kind) in enumerate(zip(wanted, types, strict=True)):
             parts.append(conversion.before.replace("%", "%%"))
             if _is_pythons(conversion, kind):

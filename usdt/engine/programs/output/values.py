@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import sys
-import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.engine.programs.members import members_of
