@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from usdt.base.errors import LanguageError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from program_runs import Run
@@ -20,6 +25,11 @@ struct outer {
     int a; struct inner in[2]; int grid[2][3]; unsigned long x : 3; long y : 5; char *name;
     char word[8]; struct { int u; }; struct outer *next;
 };
+__attribute__((noinline)) int passed(struct inner *in, char letter)
+{
+    __asm__ volatile("" ::: "memory");
+    return in->c + letter;
+}
 int main(void)
 {
     char name[] = "a name"; /* on the stack: a page that was not touched cannot be read */
@@ -27,7 +37,7 @@ int main(void)
     struct outer one = {-42, {{'a', 1}, {'b', 2}}, {{1, 2, 3}, {4, 5, 6}}, 5, -3, name,
                         "a word", {9}, &last};
     DTRACE_PROBE1(structures, hit, &one);
-    return 0;
+    return passed(one.in + 1, 'x') == 0;
 }
 """
 
@@ -46,6 +56,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ("gcc", "-g", "-o", folder / "structures", folder / "structures.c")
     subprocess.run(words, check=True)
     return folder / "structures"
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Close the debug information of a run: a session refers to itself, and so keeps it."""
+    yield
+    gc.collect()
 
 
 def _run(run: Run, program: Path, body: str, *, form: str = "text") -> str:
@@ -105,6 +122,30 @@ def test_a_structure_in_json(run: Run, program: Path) -> None:
     data = json.loads(lines[-1])["data"]
     assert (data["a"], data["in"][1], data["y"]) == (-42, {"c": 98, "s": 2}, -3)
     assert (data["grid"][1], data["word"], data["u"]) == ([4, 5, 6], "a word", 9)
+
+
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize("probe", ["usdt:{}:structures:hit", "uprobe:{}:passed"])
+def test_a_structure_by_debug_information(run: Run, program: Path, probe: str) -> None:
+    body = "$in = *(struct inner *)arg0; print($in.c > 0); print(sizeof($in));"
+    text = f"{probe.format(program)} {{ {body} print(sizeof(struct inner)); }}"
+    words = str(program)
+    assert run(text, command=words).splitlines()[1:] == ["4", "4"]
+
+
+@pytest.mark.usefixtures("collected")
+def test_the_arguments_of_a_function_as_a_record(run: Run, program: Path) -> None:
+    text = (
+        f"uprobe:{program}:passed {{ $a = args; print($a.in->c); print($a.letter); print(args); }}"
+    )
+    letter, given, record = run(text, command=str(program)).splitlines()
+    assert (letter, given) == ("98", "120")
+    assert re.fullmatch(r"{ \.in = 0x[0-9a-f]+, \.letter = 120 }", record)
+
+
+def test_args_without_arguments(run: Run, program: Path) -> None:
+    with pytest.raises(LanguageError, match="hit has no arguments with names for args"):
+        run(f"usdt:{program}:structures:hit {{ print(args); }}", command="true")
 
 
 def test_a_kept_structure_of_the_kernel(run: Run) -> None:

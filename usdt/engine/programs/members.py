@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen, replace
@@ -76,7 +75,6 @@ def members_of(type_: StructType) -> tuple[Member, ...]:
     return _members(type_.types, type_.type_id) if isinstance(type_.types, BtfTypes) else ()
 
 
-@functools.lru_cache(maxsize=64)
 def _members(types: BtfTypes, number: int) -> tuple[Member, ...]:
     found = types.btf.resolve(number)
     made: list[Member] = []

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import LanguageError
+from usdt.base.errors import BtfError, LanguageError
 from usdt.base.frozen import replace
+from usdt.btf.lookup import find_type
 from usdt.engine.language import parse_probe
 from usdt.engine.language.tree import Item, Name
+from usdt.engine.programs.check.site import kernel_types
 from usdt.engine.programs.session import ProbeRequest
 from usdt.engine.programs.syntax import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.engine.compiler.resolve.btf_types import BtfTypes
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.programs.syntax.program import AttachPoint, Probe, Program
     from usdt.engine.programs.syntax.source import Source
@@ -47,6 +50,7 @@ _NOT_YET = {
     "test": "test",
 }
 _ALONE = ("begin", "end")
+_OF_PROGRAMS = ("uprobe", "uretprobe", "usdt")
 _PARAMETER = re.compile(r"\$(\d+)")
 
 
@@ -64,15 +68,17 @@ def probe_requests(
         LanguageError: an attach point is not valid, or of a kind that is not supported.
     """
     return [
-        _request(index, probe, point, source, arguments)
+        _request(index, point, program, source, arguments)
         for index, probe in enumerate(program.probes)
         for point in probe.attach_points
     ]
 
 
 def _request(
-    index: int, probe: Probe, point: AttachPoint, source: Source, arguments: Sequence[str]
+    index: int, point: AttachPoint, program: Program, source: Source, arguments: Sequence[str]
 ) -> ProbeRequest:
+    probe = program.probes[index]
+
     def given(found: re.Match[str]) -> str:
         number = int(found[1])
         return arguments[number - 1] if 0 < number <= len(arguments) else ""
@@ -93,7 +99,8 @@ def _request(
         request = parse_probe(_of_engine(kind, rest))
     except LanguageError as err:
         raise source.error(point.start, f"{text}: {err.reason}") from err
-    return ProbeRequest(index, probe, text, kind, _with_items(request, probe))
+    defined = {one.name for one in program.definitions}
+    return ProbeRequest(index, probe, text, kind, _with_items(request, probe, kind, defined))
 
 
 def _of_engine(kind: str, rest: str) -> str:
@@ -102,25 +109,52 @@ def _of_engine(kind: str, rest: str) -> str:
     return f"{names.get(kind, kind)}:{rest}"
 
 
-def _with_items(request: ProbeText, probe: Probe) -> ProbeText:
-    # Providers read the types of what is named in items.
+def _with_items(request: ProbeText, probe: Probe, kind: str, defined: set[str]) -> ProbeText:
+    # Providers read the types of what is named in items: with args all that they find.
     names = dict.fromkeys(_arguments_of(probe))
+    if kind in _OF_PROGRAMS and any(_is_of_program(one, defined) for one in _parts(probe)):
+        names["args"] = None
     items = (Item(name, Name(name, 0, 0)) for name in names)
     return replace(request, items=(*request.items, *items))
 
 
 def _arguments_of(probe: Probe) -> Iterator[str]:
-    # The names of the arguments that a probe uses: those of args.x, and arg0 to arg9.
-    ahead: list[object] = [probe.predicate, probe.block]
-    while ahead:
-        node = ahead.pop()
+    # The names of the arguments that a probe uses: those of args.x, args, and arg0 to arg9.
+    for node in _parts(probe):
         match node:
             case tree.Member(object=tree.Identifier(name="args"), name=name):
                 yield name
-                continue
-            case tree.Identifier(name=name) if re.fullmatch(r"arg\d", name):
+            case tree.Identifier(name=name) if re.fullmatch(r"arg\d|args", name):
                 yield name
+
+
+def _is_of_program(node: object, defined: set[str]) -> bool:
+    # Whether a node is a structure that only debug information of the traced program can know.
+    match node:
+        case tree.NamedType(tag="struct" | "union" as tag, name=name) if name not in defined:
+            kernel = kernel_types()
+            return kernel is None or not _has(kernel, f"{tag} {name}")
+    return False
+
+
+def _has(types: BtfTypes, name: str) -> bool:
+    try:
+        find_type(types.btf, name)
+    except BtfError:
+        return False
+    return True
+
+
+def _parts(probe: Probe) -> Iterator[object]:
+    # The nodes of a probe; not args in args.x.
+    ahead: list[object] = [probe.predicate, probe.block]
+    while ahead:
+        node = ahead.pop()
         if isinstance(node, tuple):
             ahead += node
-        elif hasattr(node, "__match_args__"):
+            continue
+        yield node
+        if isinstance(node, tree.Member) and node.object == tree.Identifier("args", 0, 0):
+            continue
+        if hasattr(node, "__match_args__"):
             ahead += [getattr(node, name) for name in node.__match_args__]

@@ -126,11 +126,11 @@ class BuiltinChecker(OperatorChecker):
                 return Scalar(Number(int(bool(self.state.command)), S64), BOOLEAN)
         return None
 
-    def _arguments(self, node: tree.Expression) -> Value | None:
+    def _arguments(self, node: tree.Expression) -> Value:
         # All arguments that have names, as a record.
         names = [one for one in self.site.scope.arguments if not _HIDDEN.fullmatch(one)]
         if not names:
-            return None
+            raise self.error(node, f"{self.site.probe} has no arguments with names for args")
         values = tuple(self.named(name, node) for name in names)
         types = tuple(self.key_type(value, node) for value in values)
         return MakeTuple(values, TupleType(types, tuple(names)))

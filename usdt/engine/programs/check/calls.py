@@ -345,14 +345,14 @@ class CallChecker(BuiltinChecker):
         raise self.error(node, "this member has no offset in bytes: it is a bit field")
 
     def _size_of_named(self, node: tree.Expression, name: str) -> int:
-        errors: list[BtfError] = []
+        errors: list[str] = []
         for types in self.site.type_sources():
             if isinstance(types, BtfTypes):
                 try:
                     return types.btf.size_of(find_type(types.btf, name))
                 except BtfError as err:
-                    errors.append(err)
-        raise self.error(node, str(errors[0]) if errors else f"{name} is not known here")
+                    errors.append(str(err))
+        raise self.error(node, errors[0] if errors else f"{name} is not known here")
 
     # ------------------------------------------------------------ statements
 

@@ -99,16 +99,14 @@ class CastChecker(ValueChecker):
         return found
 
     def _named(self, node: tree.Type, target: language.TypeName) -> Type:
-        errors: list[BtfError] = []
+        errors: list[str] = []
         for types in self.site.type_sources():
             if isinstance(types, BtfTypes):
                 try:
                     return type_of(types, find_type(types.btf, target.tagged_name))
                 except BtfError as err:
-                    errors.append(err)
-        why = (
-            str(errors[0]) if errors else f"no types are known here: {_written(target)} needs them"
-        )
+                    errors.append(str(err))
+        why = errors[0] if errors else f"no types are known here: {_written(target)} needs them"
         raise self.error(node, why)
 
     # ------------------------------------------------------------ casts
@@ -196,17 +194,17 @@ class CastChecker(ValueChecker):
             address = Scalar(wide(operand), UINT64, operand.before)
             return self._plain_pointer(address, target, kernel=getattr(inner, "kernel", False))
         cast = language.Cast(target, _NOWHERE, node.start, node.end)
-        errors: list[BtfError] = []
+        errors: list[str] = []
         for types in self.site.type_sources():
             try:
                 made = types.cast(cast, inner)
             except BtfError as err:
-                errors.append(err)
+                errors.append(str(err))
                 continue
             if made is not None:
                 return value_of(made, types, operand.before, self.state.max_string)
         if errors:
-            raise self.error(node, str(errors[0]))
+            raise self.error(node, errors[0])
         raise self.error(node, f"no types are known here: {_written(target)} needs them")
 
     def _plain_pointer(self, address: Scalar, target: language.TypeName, *, kernel: bool) -> Scalar:
