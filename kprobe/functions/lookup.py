@@ -71,9 +71,9 @@ def find_functions(
         notices: a list to which messages for the user are added.
 
     Raises:
-        ProbeNotFound: there is no such function; the message says why.
+        ProbeNotFound: there is no such function, or the kernel lets nobody probe it; the message
+            says why.
         LanguageError: the probe has an offset and a pattern.
-        TracingError: the function exists but cannot be attached.
     """
     base, offset = request.name, 0
     match = _OFFSET.fullmatch(base)
@@ -104,7 +104,7 @@ def _exact(
         raise ProbeNotFound(f"{request.pattern}: {found[0].problem or 'no such function'}")
     problem = functions.why_not_traceable(base)
     if problem:
-        raise TracingError(f"{request.pattern}: cannot be attached: {problem}")
+        raise ProbeNotFound(f"{request.pattern}: cannot be attached: {problem}")
     by_address: dict[tuple[str, int], KernelFunction] = {}
     # A prototype may occur twice with different type IDs: deduplication is not perfect.
     infos = list({(one.module, one.declaration): one for one in reversed(infos)}.values())
@@ -133,7 +133,7 @@ def _untyped(
         raise ProbeNotFound(f"no kernel function {request.pattern}{hint} (see: kprobe list)")
     problem = functions.why_not_traceable(base)
     if problem:
-        raise TracingError(f"{request.pattern}: cannot be attached: {problem}")
+        raise ProbeNotFound(f"{request.pattern}: cannot be attached: {problem}")
     several = len(found) > 1
     return [
         KernelFunction(base, one.module, one.address + offset if several else 0, offset)
