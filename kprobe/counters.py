@@ -51,7 +51,8 @@ _HARDWARE = {
     "backend-stalls": (8, 1_000_000),
     "ref-cycles": (9, 1_000_000),
 }
-_SHORT = {
+#: Kind → short names of events, and the events.
+SHORT = {
     "software": {"cpu": "cpu-clock", "faults": "page-faults", "cs": "context-switches"},
     "hardware": {"cycles": "cpu-cycles", "branches": "branch-instructions"},
 }
@@ -117,10 +118,10 @@ def _clock(request: ProbeText, *, period: int = 0, frequency: int = 0, every: bo
 def _counter(request: ProbeText) -> Counter:
     kind = request.kind
     event, count = request.provider or request.name, request.name if request.provider else ""
-    event = _SHORT[kind].get(event, event)
+    event = SHORT[kind].get(event, event)
     known = COUNTERS[kind]
     if event not in known:
-        near = closest(event, [*known, *_SHORT[kind]])
+        near = closest(event, [*known, *SHORT[kind]])
         hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
         raise _error(request, f"no {kind} event {event!r}; {hint}")
     number, period = known[event]

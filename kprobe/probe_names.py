@@ -35,9 +35,10 @@ def probe_names(
         found = catalog.matching(category if colon else f"{category}*", f"{event}*")
         return [one.full_name for one in found]
     if kind in ("interval", "profile", "software", "hardware"):
-        from kprobe.counters import COUNTERS  # noqa: PLC0415
+        from kprobe.counters import COUNTERS, SHORT  # noqa: PLC0415
 
-        return [name for name in COUNTERS.get(kind, ()) if name.startswith(text)]
+        names = (*COUNTERS.get(kind, ()), *SHORT.get(kind, ()))
+        return [name for name in names if name.startswith(text)]
     from kprobe.functions.prototypes import Functions  # noqa: PLC0415
 
     return sorted({function.name for function in Functions().matching(f"{text}*")})

@@ -69,3 +69,56 @@ def test_only_end_prints_behind_exit() -> None:
     text = f'usdt:{path}:loop:hit {{ printf("hit\\n"); exit(); }} END {{ printf("end\\n"); }}'
     lines = run(text, "-c", f"{path} -q -n 1000")
     assert [line for line in lines if line in ("hit", "end")] == ["hit", "end"]
+
+
+# Words behind ``usdt run -l`` → names that are listed, and one that is not.
+_LISTED = {
+    ("software:cpu*",): ({"software:cpu-clock:", "software:cpu:"}, "software:dummy:"),
+    ("*ware:cp*",): ({"hardware:cpu-cycles:", "software:cpu:"}, "interval:s:"),
+    ("interval",): ({f"interval:{unit}:" for unit in ("hz", "us", "ms", "s")}, "profile:s:"),
+    ("t:raw_syscalls:*",): (
+        {f"tracepoint:raw_syscalls:sys_{end}" for end in ("enter", "exit")},
+        "",
+    ),
+    ("rt:sched_swit*",): ({"rawtracepoint:sched_switch"}, "rawtracepoint:sched_waking"),
+    ("-e", "i:ms:5 { } hardware:cache-misses:9,t:sched:sched_switch { } BEGIN { }"): (
+        {"interval:ms:", "hardware:cache-misses:", "tracepoint:sched:sched_switch"},
+        "begin",
+    ),
+}
+
+
+def _list(*words: str, code: int = 0) -> set[str]:
+    command = [_COMMAND, "run", "-l", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stderr
+    return {*(done.stderr if code else done.stdout).splitlines()}
+
+
+@pytest.mark.parametrize("words", _LISTED)
+def test_listed_probes(words: tuple[str, ...]) -> None:
+    names, other = _LISTED[words]
+    found = _list(*words)
+    assert names <= found
+    assert other not in found
+
+
+def test_listed_probes_of_files(tmp_path: Path) -> None:
+    path = build("default", "loop")
+    assert _list(f"usdt:{path}:*") == {f"usdt:{path}:loop:hit"}
+    assert f"uprobe:{path}:main" in _list(f"*:{path}:m*n")
+    script = tmp_path / "script.bt"
+    script.write_text(f"ur:{path}:main {{ }}")
+    assert _list(str(script)) == {f"uretprobe:{path}:main"}
+    assert _list("nosuch:x", code=1) == {"Error: no probe matches nosuch:x"}
+    with subprocess.Popen([path, "-w"], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()  # type: ignore[union-attr]
+            assert f"uprobe:{path}:main" in _list("-p", str(process.pid), "uprobe:*:main")
+        finally:
+            process.kill()
+
+
+def test_all_probes_of_the_kernel_are_listed() -> None:
+    kinds = {name.partition(":")[0] for name in _list()}
+    assert {"tracepoint", "rawtracepoint", "software", "hardware", "kprobe", "interval"} <= kinds

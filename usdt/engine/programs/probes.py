@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.program import AttachPoint, Probe, Program
     from usdt.engine.programs.syntax.source import Source
 
-__all__ = ("probe_requests",)
+__all__ = ("KINDS", "probe_requests")
 
-# Kinds as they may be written → the kind.
-_KINDS = {
+#: Kinds as they may be written → the kind.
+KINDS = {
     **dict.fromkeys(("begin", "BEGIN"), "begin"),
     **dict.fromkeys(("end", "END"), "end"),
     **dict.fromkeys(("f", "kfunc", "fentry"), "fentry"),
@@ -85,7 +85,7 @@ def _request(
 
     text = _PARAMETER.sub(given, point.text)
     word, _, rest = text.partition(":")
-    kind = _KINDS.get(word)
+    kind = KINDS.get(word)
     if kind is None:
         reason = f"probes of the kind {_NOT_YET.get(word, word)!r} are not supported yet"
         if word not in _NOT_YET:

@@ -176,6 +176,11 @@ class ProgramSession(RingBufferSession):
             return []
         return super().attach(request, points, declared=declared)
 
+    def names(self) -> list[str]:
+        """Return the names of the probes that were found, before :meth:`start`."""
+        found = [(self.asked(request), points) for request, points in self._waiting or ()]
+        return [full_name(one.kind, one.text, point) for one, points in found for point in points]
+
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
         """Return None: the program is checked when all probes are known."""
         del request, point

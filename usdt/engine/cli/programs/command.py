@@ -37,6 +37,11 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not say how many probes are attached.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option(
+    *("-l", "listing"),
+    is_flag=True,
+    help="List probes instead: those of the program, or that match a pattern such as 't:sched:*'.",
+)
 @click.option("--unsafe", is_flag=True, help="Allow system(), signal() and the like.")
 @click.option("-v", "--verbose", count=True, help="Twice: show the instructions of the probes.")
 def run(**values: Any) -> int:

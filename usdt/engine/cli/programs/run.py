@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,24 @@ def run_program(values: dict[str, Any]) -> int:
     """
     from usdt.engine.programs.prepared import prepare_program  # noqa: PLC0415 - not for --help
 
+    if values["listing"]:
+        return _list(values)
     source, words = _source(values)
     prepared = prepare_program(source, words, unsafe=values["unsafe"])
     if missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}")
     return _run(values, prepared)
+
+
+def _list(values: dict[str, Any]) -> int:
+    from usdt.engine.cli.programs.listing import list_probes  # noqa: PLC0415 - not for --help
+
+    words = values["words"]
+    program = values["text"] is not None or (words and os.path.isfile(words[0]))  # noqa: PTH113 - pathlib costs an import
+    source, rest = _source(values) if program else (None, words)
+    for name in list_probes(source, rest, values["pids"]):
+        click.echo(name)
+    return 0
 
 
 def _source(values: dict[str, Any]) -> tuple[Source, list[str]]:

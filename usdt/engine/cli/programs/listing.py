@@ -1,0 +1,92 @@
+"""``usdt run -l``: the probes that a pattern or a program names, in bpftrace's form."""
+
+from __future__ import annotations
+
+import contextlib
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from usdt.base.errors import ProbeNotFound, TracingError
+from usdt.engine.programs.prepared import prepare_program
+from usdt.engine.programs.probes import KINDS
+from usdt.engine.programs.syntax.source import Source
+from usdt.engine.run.options import TargetOptions
+from usdt.engine.run.registry import PROBE_KINDS, probe_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ("list_probes",)
+
+_OF_FILES = ("uprobe", "uretprobe", "usdt")
+_TIMERS = {"interval": ("hz", "us", "ms", "s"), "profile": ("hz", "us", "ms", "s")}
+_COUNTERS = ("software", "hardware")
+# bpftrace's kind → ours, whose names are the same.
+_OF_KERNEL = {
+    **dict.fromkeys(("fentry", "fexit", "kprobe", "kretprobe"), "kprobe"),
+    "tracepoint": "tracepoint",
+    "rawtracepoint": "rawtp",
+}
+
+
+def list_probes(source: Source | None, words: Sequence[str], pids: Sequence[int]) -> list[str]:
+    """Return the names of probes, sorted.
+
+    Args:
+        source: a program: its probes are listed.
+        words: without a program, a pattern such as ``tracepoint:sched:*``; without one, all probes
+            of the kernel that have a place of their own, and those of the processes.
+        pids: the processes that uprobes and USDT probes are looked for in.
+
+    Raises:
+        ProbeNotFound: there is none.
+        TracingError: the program is not valid, or this system does not show such probes.
+    """
+    if source is not None:
+        requests = prepare_program(source, words, unsafe=True).requests
+        patterns = [one.text for one in requests if one.request is not None]
+    else:
+        patterns = [*words[:1]] or ["*:*"]
+    found: set[str] = set()
+    errors: list[TracingError] = []
+    for pattern in patterns:
+        word, _, rest = pattern.partition(":")
+        for kind in _kinds(word):
+            try:
+                found.update(_names(kind, rest or "*", pids))
+            except TracingError as err:
+                errors.append(err)
+    if not found:
+        raise errors[0] if errors else ProbeNotFound(f"no probe matches {', '.join(patterns)}")
+    return sorted(found)
+
+
+def _kinds(word: str) -> list[str]:
+    if word in KINDS:
+        return [KINDS[word]]
+    every = [*_OF_KERNEL, *_COUNTERS, *_TIMERS, *_OF_FILES]
+    return [kind for kind in every if fnmatchcase(kind, word)]
+
+
+def _names(kind: str, rest: str, pids: Sequence[int]) -> Iterator[str]:
+    if kind in _OF_FILES:
+        if ":" in rest or pids:
+            yield from _in_files(kind, rest if ":" in rest else f"*:{rest}", pids)
+        return
+    if kind in _OF_KERNEL:
+        names = probe_names(PROBE_KINDS[_OF_KERNEL[kind]], "", (), ())
+        yield from (f"{kind}:{name}" for name in names if fnmatchcase(name, rest))
+        return
+    names = _TIMERS.get(kind) or probe_names(PROBE_KINDS[kind], "", (), ())
+    event = rest.partition(":")[0]
+    yield from (f"{kind}:{name}:" for name in names if fnmatchcase(name, event))
+
+
+def _in_files(kind: str, rest: str, pids: Sequence[int]) -> Iterator[str]:
+    # As a program with this probe would find them, which is not attached.
+    from usdt.engine.run.programs import AttachedProgram  # noqa: PLC0415 - few patterns are of files
+
+    prepared = prepare_program(Source(f"{kind}:{rest} {{ }}", "-l"), (), unsafe=False)
+    with contextlib.ExitStack() as stack:
+        program = AttachedProgram(stack, prepared, TargetOptions(tuple(pids)))
+        yield from program.session.names()
