@@ -151,3 +151,9 @@ def test_args_without_arguments(run: Run, program: Path) -> None:
 def test_a_kept_structure_of_the_kernel(run: Run) -> None:
     body = "@t = *curtask; print(@t.pid == tid); print(@t.comm == comm); clear(@t);"
     assert run(f"BEGIN {{ {body} exit(); }}") == "true\ntrue\n"
+
+
+def test_a_definition_of_the_program_comes_before_the_kernels(run: Run) -> None:
+    body = "print(curtask->first == *(uint64 *)curtask); print(sizeof(struct task_struct));"
+    text = f"struct task_struct {{ uint64_t first; }} BEGIN {{ {body} exit(); }}"
+    assert run(text) == "true\n8\n"

@@ -9,6 +9,7 @@ from usdt.arch.locations import CurrentTask, ValueClass, ValueType
 from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.bpf.maps import possible_cpus
+from usdt.btf.format import Kind
 from usdt.engine.compiler.ir import S64, U64, ArgumentValue, Builtin, Number
 from usdt.engine.language.tree import StackKind
 from usdt.engine.programs.check.nodes import constant
@@ -148,8 +149,12 @@ class BuiltinChecker(OperatorChecker):
         return StackOf(kind, StackType(kind, frames))
 
     def _task(self) -> Scalar:
-        types = kernel_types()
+        # A definition of the program's own comes before that of the kernel.
         node = ArgumentValue(CurrentTask(), U64)
+        defined = self.state.defined
+        own = None if defined is None else defined.types(kernel=True)
+        types = own if own is not None and own.btf.find("task_struct", Kind.STRUCT) else None
+        types = types or kernel_types()
         if types is None:
             return Scalar(node, UINT64)
         from usdt.btf.lookup import find_type  # noqa: PLC0415 - few programs ask for the task
