@@ -372,6 +372,22 @@ def test_arguments_of_the_script(run: Run) -> None:
     assert run('BEGIN { printf("%d %s %d", $1, str($2), $#); exit(); }', "7", "word") == "7 word 2"
 
 
+# What stands in print() → the words, and what is printed
+_ARGUMENTS = {
+    "$1": {"0775": "509", "0x1F": "31", "word": "word", "08": "08"},
+    "str($1)": {"1": "1", "0775": "0775", "": ""},
+    "str($1 + 2)": {"word": "rd", "0x1F": "1F", "w": ""},
+    "str($1, 2)": {"word": "wo", "w": "w"},
+    "$1 + $#": {"010": "9"},
+}
+
+
+@pytest.mark.parametrize("written", _ARGUMENTS)
+def test_arguments_are_numbers_or_text(run: Run, written: str) -> None:
+    for word, expected in _ARGUMENTS[written].items():
+        assert run(f"BEGIN {{ print({written}); exit(); }}", word) == expected + "\n"
+
+
 _ZERO = (
     "WARNING: Divide or modulo by 0 detected. This can lead to unexpected results."
     " 1 is being used as the result."

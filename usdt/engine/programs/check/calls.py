@@ -37,6 +37,7 @@ from usdt.engine.programs.typed import (
     Scalar,
     SetVariable,
     Statement,
+    Text,
     TextLength,
     UserSymbol,
     parts,
@@ -137,7 +138,8 @@ class CallChecker(BuiltinChecker):
 
     def _call_str(self, node: tree.Call) -> Value:
         first, *rest = self.arguments(node, 1, 2)
-        value = self.value(first)
+        text = self.argument_text(first)
+        value = self.value(first) if text is None else text
         limit, size = None, self.state.max_string
         if rest:
             given = self.number(rest[0], "the length of str()")
@@ -145,6 +147,8 @@ class CallChecker(BuiltinChecker):
                 size = max(1, min(given.node.value + 1, self.state.max_string))
             else:
                 limit = given
+        if text is not None and limit is None:
+            return Text(text.text[: size - 1], StringType(min(len(text.text) + 1, size)))
         if isinstance(value.type, StringType):
             return value
         if isinstance(value, Read) and isinstance(value.type, ArrayType):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import replace
@@ -61,6 +62,11 @@ if TYPE_CHECKING:
 
 _SYSTEM_CALLS = "tracepoint:syscalls:"
 _ZERO = constant(0)
+_OCTAL = re.compile("[+-]?0[0-7]+")  # which int() does not take
+
+
+def _text(text: bytes) -> Text:
+    return Text(text, StringType(len(text) + 1))
 
 
 class ValueChecker:
@@ -162,17 +168,36 @@ class ValueChecker:
         return Scalar(Number(int(node.value), S64), BOOLEAN)
 
     def _string(self, node: tree.String) -> Text:
-        text = node.value.split(b"\0", 1)[0]
-        return Text(text, StringType(len(text) + 1))
+        return _text(node.value.split(b"\0", 1)[0])
 
     def _positionalparameter(self, node: tree.PositionalParameter) -> Value:
-        given = self.state.arguments
-        word = given[node.number - 1] if 0 < node.number <= len(given) else "0"
+        word = self._argument(node) or "0"
+        base = 8 if _OCTAL.fullmatch(word) else 0
         try:
-            return constant(int(word, 0) & ((1 << 64) - 1))
+            return constant(int(word, base) & ((1 << 64) - 1))
         except ValueError:
-            text = word.encode("utf-8", "surrogateescape")
-            return Text(text, StringType(len(text) + 1))
+            return _text(word.encode("utf-8", "surrogateescape"))
+
+    def argument_text(self, node: tree.Expression) -> Text | None:
+        """Return an argument of the script as text for str(); None if the node is another.
+
+        ``$1 + 2`` is the argument without its first two bytes.
+        """
+        match node:
+            case tree.PositionalParameter():
+                text = self._argument(node)
+                start = 0
+            case tree.Binary(
+                op="+", left=tree.PositionalParameter() as left, right=tree.Integer(value=start)
+            ):
+                text = self._argument(left)
+            case _:
+                return None
+        return _text(text.encode("utf-8", "surrogateescape")[start:])
+
+    def _argument(self, node: tree.PositionalParameter) -> str:
+        given = self.state.arguments
+        return given[node.number - 1] if 0 < node.number <= len(given) else ""
 
     def _parametercount(self, node: tree.ParameterCount) -> Scalar:  # noqa: ARG002
         return constant(len(self.state.arguments))
