@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -96,7 +95,7 @@ _BODIES = {
             "@a[1] = min(5); @b[1] = max(5); print((int64)@a[2]); print((int64)@b[2]); zero(@a);"
             " print(@a); clear(@a); clear(@b);"
         ),
-        "0\n0\n@a[1]: 0\n",
+        "0\n0\n@a[1]: 0\n\n",
     ),
     "a truth that is computed before": (
         "@a[1] = 5; print((@a[1] == 5 || @a[2] == 1) - 2); clear(@a);",
@@ -115,7 +114,7 @@ _BODIES = {
         '@a[1, "x"] = 5; print(@a[1, "x"]); print(has_key(@a, (2, "x"))); clear(@a);',
         "@a[1, x]: 5\nfalse\n",
     ),
-    "deleted": ("@a[1] = 5; @a[2] = 6; delete(@a[1]); print(@a); clear(@a);", "@a[2]: 6\n"),
+    "deleted": ("@a[1] = 5; @a[2] = 6; delete(@a[1]); print(@a); clear(@a);", "@a[2]: 6\n\n"),
     "errors": ('printf("%s\\n", strerror(2));', "No such file or directory\n"),
     "addresses": ('printf("%s\\n", ntop(0x0100007f));', "127.0.0.1\n"),
     "a variable behind its block": (
@@ -278,23 +277,6 @@ def test_the_time_between_two_probes_of_a_thread(run: Run) -> None:
     assert int(lines["@positive"]) > 0
 
 
-def test_json(run: Run) -> None:
-    text = (
-        'BEGIN { printf("hi\\n"); @a[1, "x"] = 5; @h = hist(3); @s = stats(4); print((1, "t"));'
-        " print(true); exit(); }"
-    )
-    found = [json.loads(line) for line in run(text, form="json").splitlines()]
-    assert found == [
-        {"type": "attached_probes", "data": {"probes": 1}},
-        {"type": "printf", "data": "hi\n"},
-        {"type": "value", "data": [1, "t"]},
-        {"type": "value", "data": True},
-        {"type": "map", "data": {"@a": {"1,x": 5}}},
-        {"type": "hist", "data": {"@h": [{"min": 2, "max": 3, "count": 1}]}},
-        {"type": "stats", "data": {"@s": {"count": 1, "average": 4, "total": 4}}},
-    ]
-
-
 def test_end_runs_when_nothing_is_attached_any_more(run: Run) -> None:
     assert run('BEGIN { @x = 1; exit(3); } END { printf("%d", @x); clear(@x); }', code=3) == "1"
 
@@ -304,7 +286,7 @@ def test_declared_maps_and_settings(run: Run) -> None:
         "config = { print_maps_on_exit = false; max_map_keys = 1 } let @l = lruhash(1);"
         "BEGIN { @l[1] = 1; @l[2] = 2; @m[1] = 1; print(@l); print(@m); exit(); }"
     )
-    assert run(text) == "@l[2]: 2\n@m[1]: 1\n"
+    assert run(text) == "@l[2]: 2\n\n@m[1]: 1\n\n"
 
 
 _DEFINED = (

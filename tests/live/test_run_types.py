@@ -28,7 +28,7 @@ _BODIES = {
             "$a = (uint8[4])0x04030201; print($a); print($a[3]); print((uint32)$a);"
             " print((int16[])$a); print((bool[2])(uint16)1); @k[$a] = 1; print(@k); clear(@k);"
         ),
-        "[1,2,3,4]\n4\n67305985\n[513,1027]\n[true,false]\n@k[[1,2,3,4]]: 1\n",
+        "[1,2,3,4]\n4\n67305985\n[513,1027]\n[true,false]\n@k[[1,2,3,4]]: 1\n\n",
     ),
     "strings": ('print(((bool)"x", (bool)"")); print((string[8])"text");', "(true, false)\ntext\n"),
     "sizes": (

@@ -116,5 +116,5 @@ def _writer(values: dict[str, Any], output: OutputFile, symbols: LiveSymbols) ->
         output.write([text])
 
     if values["form"] == "json":
-        return JsonWriter(write, symbols)
+        return JsonWriter(write, symbols, quiet=values["quiet"])
     return TextWriter(write, symbols, quiet=values["quiet"])

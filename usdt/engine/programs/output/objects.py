@@ -88,6 +88,9 @@ class ObjectWriter:
     def end(self) -> None:
         """Nothing: maps are not printed at the end."""
 
+    def gap(self) -> None:
+        """Nothing: an event is no part of a page."""
+
     def text(
         self, kind: str, text: str, types: Sequence[Type] = (), values: Sequence[Any] = ()
     ) -> None:

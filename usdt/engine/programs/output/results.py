@@ -12,6 +12,7 @@ from usdt.engine.programs.output.maps import Row, read_rows
 from usdt.engine.programs.output.printf import Formatter
 from usdt.engine.programs.output.symbols import time_text
 from usdt.engine.programs.output.values import reader_of
+from usdt.engine.programs.types import Aggregate, AggregateType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -150,8 +151,10 @@ class ProgramResults:
         if top and int(top):
             rows = rows[-int(top) :]
         if divisor and int(divisor) > 1:
-            rows = [Row(row.key, _divided(row.value, int(divisor))) for row in rows]
+            rows = [Row(row.key, _divided(found, row.value, int(divisor))) for row in rows]
         self._writer.map(found, rows)
+        if rows and found.keyed and not event.keyed and not _is_histogram(found):
+            self._writer.gap()
 
     def _clear(self, event: Event) -> None:
         found = self._map(event)
@@ -206,7 +209,16 @@ class ProgramResults:
         return ""
 
 
-def _divided(value: Any, divisor: int) -> Any:
+def _is_histogram(found: MapState) -> bool:
+    kind = found.value
+    return isinstance(kind, AggregateType) and kind.function in (Aggregate.HIST, Aggregate.LHIST)
+
+
+def _divided(found: MapState, value: Any, divisor: int) -> Any:
+    kind = found.value
     if isinstance(value, dict):
         return {bucket: hits // divisor for bucket, hits in value.items()}
+    if isinstance(kind, AggregateType) and kind.function is Aggregate.AVG:
+        count, total = value
+        return count * divisor, total
     return value // divisor if isinstance(value, int) else value

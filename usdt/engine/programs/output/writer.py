@@ -50,13 +50,17 @@ class Writer(Protocol):
     def map(self, found: MapState, rows: Sequence[Row]) -> None:
         """Write a map."""
 
+    def gap(self) -> None:
+        """Write what follows print() of a map with keys."""
+
     def end(self) -> None:
         """Write what stands between the events and the maps at the end."""
 
 
 def _average(value: tuple[int, int]) -> int:
     count, total = value
-    return int(total / count) if count else 0
+    whole = abs(total) // count if count else 0  # rounded toward 0, as in C
+    return -whole if total < 0 else whole
 
 
 class TextWriter:
@@ -99,6 +103,10 @@ class TextWriter:
         """Write a map: a line, or a histogram, for each entry."""
         self._write("".join(f"{line}\n" for row in rows for line in self._lines(found, row)))
 
+    def gap(self) -> None:
+        """Write an empty line, which follows print() of a map with keys."""
+        self._write("\n")
+
     def _lines(self, found: MapState, row: Row) -> Iterator[str]:
         name = found.variable.name
         if row.key is not None and found.key is not None:
@@ -132,23 +140,27 @@ def _key_text(type_: Type, key: Any, symbols: Symbols) -> str:
 class JsonWriter:
     """Writes JSON, one object a line; the arguments are those of :class:`TextWriter`."""
 
-    def __init__(self, write: Callable[[str], object], symbols: Symbols) -> None:
+    def __init__(
+        self, write: Callable[[str], object], symbols: Symbols, *, quiet: bool = False
+    ) -> None:
         self._put = write
         self._symbols = symbols
+        self._quiet = quiet
 
-    def _write(self, kind: str, data: Any) -> None:
-        self._put(f"{json.dumps({'type': kind, 'data': data})}\n")
+    def _write(self, kind: str, data: Any, **more: Any) -> None:
+        self._put(f"{_json_text({'type': kind, **more, 'data': data})}\n")
 
     def attached(self, number: int) -> None:
-        """Say how many probes are attached."""
-        self._write("attached_probes", {"probes": number})
+        """Say how many probes are attached: by both members, as versions of bpftrace do."""
+        if not self._quiet:
+            self._write("attached_probes", {"probes": number}, count=number)
 
     def text(
         self, kind: str, text: str, types: Sequence[Type] = (), values: Sequence[Any] = ()
     ) -> None:
         """Write what printf() and the like have printed."""
         del types, values
-        self._write(kind, text)
+        self._write(kind, text.removesuffix("\n") if kind == "join" else text)
 
     def value(self, type_: Type, value: Any) -> None:
         """Write a value of print()."""
@@ -157,12 +169,15 @@ class JsonWriter:
     def end(self) -> None:
         """Write nothing: every object is a line."""
 
+    def gap(self) -> None:
+        """Write nothing."""
+
     def map(self, found: MapState, rows: Sequence[Row]) -> None:
         """Write a map as one object."""
         kind = found.value
         function = kind.function if isinstance(kind, AggregateType) else None
         name = "hist" if function in _HISTOGRAMS else "map"
-        name = "stats" if function is Aggregate.STATS else name
+        name = "stats" if function in (Aggregate.AVG, Aggregate.STATS) else name
         values = {
             _json_key(found.key, row.key, self._symbols): self._map_value(kind, row.value)
             for row in rows
@@ -186,15 +201,15 @@ class JsonWriter:
 
     def _json(self, type_: Type, value: Any) -> Any:
         match type_:
-            case IntegerType(shown=ShownAs.NUMBER, names=None) | PointerType():
+            case IntegerType(shown=ShownAs.NUMBER) | PointerType():  # enumerators as numbers
                 return value
             case IntegerType(shown=ShownAs.BOOLEAN):
                 return bool(value)
             case TupleType(elements=elements, names=names):
                 parts = [self._json(one, part) for one, part in zip(elements, value, strict=True)]
-                return dict(zip(names, parts, strict=True)) if names else parts
+                return dict(zip(names, parts, strict=True)) if names else tuple(parts)
             case ArrayType(element=element):
-                return [self._json(element, one) for one in value]
+                return tuple(self._json(element, one) for one in value)
             case StructType():
                 rows = zip(members_of(type_), value, strict=True)
                 return {one.name: self._json(one.type, part) for one, part in rows}
@@ -208,8 +223,33 @@ def _json_key(type_: Type | None, key: Any, symbols: Symbols) -> str:
         return ""
     if isinstance(type_, TupleType) and not type_.names:
         parts = zip(type_.elements, key, strict=True)
-        return ",".join(shown(kind, part, symbols) for kind, part in parts)
-    return shown(type_, key, symbols)
+        return ",".join(_key_part(kind, part, symbols) for kind, part in parts)
+    return _key_part(type_, key, symbols)
+
+
+def _key_part(type_: Type, key: Any, symbols: Symbols) -> str:
+    # As text, but without spaces in tuples and records.
+    if not isinstance(type_, TupleType):
+        return shown(type_, key, symbols)
+    pairs = zip(type_.elements, key, strict=True)
+    parts = [_key_part(kind, part, symbols) for kind, part in pairs]
+    if not type_.names:
+        return f"({','.join(parts)})"
+    named = (f".{name}={part}" for name, part in zip(type_.names, parts, strict=True))
+    return f"{{{','.join(named)}}}"
+
+
+def _json_text(value: Any) -> str:
+    # Spaces are where bpftrace has them, for scripts that compare lines: none in tuples and arrays.
+    match value:
+        case dict():
+            parts = (f"{json.dumps(name)}: {_json_text(one)}" for name, one in value.items())
+            return f"{{{', '.join(parts)}}}"
+        case tuple():
+            return f"[{','.join(map(_json_text, value))}]"
+        case list():
+            return f"[{', '.join(map(_json_text, value))}]"
+    return json.dumps(value)
 
 
 def _bucket(low: int | None, high: int | None, hits: int) -> dict[str, int]:

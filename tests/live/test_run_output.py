@@ -1,0 +1,53 @@
+"""What ``usdt run`` prints, beside values: JSON, maps, macros' results."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from program_runs import Run
+
+
+def test_json(run: Run) -> None:
+    text = (
+        'BEGIN { printf("hi\\n"); @a[1, "x"] = 5; @h = hist(3); @s = stats(4); print((1, "t"));'
+        " print(true); exit(); }"
+    )
+    found = [json.loads(line) for line in run(text, form="json", quiet=False).splitlines()]
+    assert found == [
+        {"type": "attached_probes", "count": 1, "data": {"probes": 1}},
+        {"type": "printf", "data": "hi\n"},
+        {"type": "value", "data": [1, "t"]},
+        {"type": "value", "data": True},
+        {"type": "map", "data": {"@a": {"1,x": 5}}},
+        {"type": "hist", "data": {"@h": [{"min": 2, "max": 3, "count": 1}]}},
+        {"type": "stats", "data": {"@s": {"count": 1, "average": 4, "total": 4}}},
+    ]
+
+
+def test_json_is_bpftraces_to_the_byte(run: Run) -> None:
+    text = (
+        'enum e { A = 3 } BEGIN { print((1, "a", (2, true))); print((x=1, y="s"));'
+        " print((enum e)3); @avg = avg(3); @avg = avg(-8); @key[(1, (2, 3)), 4] = 1;"
+        " $r = (a=1, b=(c=2)); @rec[$r] = $r; @tuple = (1, 2); @zero = hist(1); zero(@zero);"
+        " exit(); }"
+    )
+    assert run(text, form="json").splitlines() == [
+        '{"type": "value", "data": [1,"a",[2,true]]}',
+        '{"type": "value", "data": {"x": 1, "y": "s"}}',
+        '{"type": "value", "data": 3}',
+        '{"type": "stats", "data": {"@avg": -2}}',
+        '{"type": "map", "data": {"@key": {"(1,(2,3)),4": 1}}}',
+        '{"type": "map", "data": {"@rec": {"{.a=1,.b={.c=2}}": {"a": 1, "b": {"c": 2}}}}}',
+        '{"type": "map", "data": {"@tuple": [1,2]}}',
+        '{"type": "hist", "data": {"@zero": []}}',
+    ]
+
+
+def test_printed_maps_with_keys_end_with_an_empty_line(run: Run) -> None:
+    text = (
+        'BEGIN { @a["x"] = avg(10); @a["y"] = avg(25); print(@a, 1, 10); print("then");'
+        ' @n = 3; print(@n); print(@a["x"]); clear(@a); clear(@n); exit(); }'
+    )
+    assert run(text) == "@a[y]: 2\n\nthen\n@n: 3\n@a[x]: 10\n"
