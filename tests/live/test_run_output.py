@@ -51,3 +51,12 @@ def test_printed_maps_with_keys_end_with_an_empty_line(run: Run) -> None:
         ' @n = 3; print(@n); print(@a["x"]); clear(@a); clear(@n); exit(); }'
     )
     assert run(text) == "@a[y]: 2\n\nthen\n@n: 3\n@a[x]: 10\n"
+
+
+def test_macros_take_expressions_as_variables(run: Run) -> None:
+    text = (
+        "macro add($x) { $x += 1; $x } macro twice($x) { add($x + add(1)) * 2 }"
+        " BEGIN { $a = 1; $y = 2; print(twice($a + 1)); print(add(add({ $y += 1; $y })));"
+        " print($a); print(__builtin_ncpus == ncpus); exit(); }"
+    )
+    assert run(text) == "10\n5\n1\ntrue\n"

@@ -68,7 +68,6 @@ def test_a_block_is_at_the_place_of_its_call() -> None:
 REFUSED = [
     ("macro f() { §@x++ }", "f();", "the macro f uses @x: pass maps to it by a parameter"),
     ("macro f($x) { $x }", "f(§@x);", "the macro f expects a variable as $x for $x"),
-    ("macro f($x) { $x }", "f(§1 + 1);", "the macro f expects a variable as $x for $x"),
     ("macro f(@x) { @x }", "f(§$x);", "the macro f expects a map as @m for @x"),
     ("macro f(a) { a }", "§f();", "the macro f takes 1 argument, found 0"),
     ("macro f() { 1 } macro f(a,b) { a }", "§f(1);", "the macro f takes 0 or 2 arguments, found 1"),

@@ -84,6 +84,7 @@ class BuiltinChecker(OperatorChecker):
         return enumerators().get(name) if found is None else found
 
     def _builtin(self, name: str, node: tree.Expression) -> Value | None:
+        name = name.removeprefix("__builtin_")  # bpftrace's names behind those of its library
         if name in _ENGINE:
             return Scalar(Builtin(name, _NODE_TYPES[name]), UINT64)
         if name.startswith("arg") and name[3:].isdigit():

@@ -2,7 +2,8 @@
 
 Macros are hygienic, as bpftrace's documentation says: a body sees only the maps that are passed to
 it, and the variables that it makes are its own. A parameter ``$x`` stands for a variable of the
-caller, ``@m`` for a map, and a name for an expression, which is evaluated wherever the name is.
+caller, or for a new one with the value of an expression; ``@m`` stands for a map, and a name for an
+expression, which is evaluated wherever the name is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from usdt.base.frozen import fields_of, replace
 from usdt.engine.programs.syntax.grammar.cursor import MAX_HEIGHT
 from usdt.engine.programs.syntax.tree import (
+    Assignment,
     Block,
     Call,
     ExpressionStatement,
@@ -127,11 +129,22 @@ class _Expansion:
         bound = {
             parameter.name: argument
             for parameter, argument in zip(macro.parameters, arguments, strict=True)
+            if not _by_value(parameter, argument)
         }
         inside = _Scope(macro, bound, f"#{self.expansions}", (*scope.calls, macro))
         body: Block = self.node(macro.body, inside)
-        made = replace(body, start=call.start, end=call.end)
-        self._keep(made, self._measure(body), call.start)
+        values = tuple(
+            Assignment(self.node(parameter, inside), "=", argument, argument.start, argument.end)
+            for parameter, argument in zip(macro.parameters, arguments, strict=True)
+            if _by_value(parameter, argument)
+        )
+        statements = (*values, *body.statements)
+        made = replace(body, statements=statements, start=call.start, end=call.end)
+        size, height = self._measure(body)
+        for one in values:
+            more, deep = self._measure(one.value)
+            size, height = size + more + 2, max(height, deep + 2)
+        self._keep(made, (size, height), call.start)
         return made
 
     def _chosen(self, call: Any, name: str, arguments: tuple[Expression, ...]) -> Macro:
@@ -149,7 +162,7 @@ class _Expansion:
             parameter, argument = _misfits(right[0], arguments)[0]
             reason = f"the macro {name} expects {_KINDS[type(parameter)]} for {parameter.name}"
             self._refuse(argument.start, reason)
-        return max(fitting, key=_exactness)
+        return max(fitting, key=lambda macro: _exactness(macro, arguments))
 
     def _rebuilt(self, one: Any, scope: _Scope) -> Any:
         fields = fields_of(one)
@@ -203,13 +216,22 @@ def _is_node(value: object) -> bool:
 
 
 def _misfits(macro: Macro, arguments: tuple[Expression, ...]) -> list[tuple[Any, Any]]:
-    # The parameters that need a variable or a map, with the arguments that are none.
+    # The parameters that need a value or a map, with the arguments that are none.
     return [
         (parameter, argument)
         for parameter, argument in zip(macro.parameters, arguments, strict=True)
-        if not isinstance(parameter, Identifier) and type(argument) is not type(parameter)
+        if (isinstance(parameter, Map) and not isinstance(argument, Map))
+        or (isinstance(parameter, Variable) and isinstance(argument, Map))
     ]
 
 
-def _exactness(macro: Macro) -> int:
-    return sum(not isinstance(parameter, Identifier) for parameter in macro.parameters)
+def _by_value(parameter: object, argument: object) -> bool:
+    # Whether a parameter is a new variable with the value of the argument.
+    return isinstance(parameter, Variable) and not isinstance(argument, Variable)
+
+
+def _exactness(macro: Macro, arguments: tuple[Expression, ...]) -> int:
+    return sum(
+        type(parameter) is type(argument) and not isinstance(parameter, Identifier)
+        for parameter, argument in zip(macro.parameters, arguments, strict=True)
+    )
