@@ -126,7 +126,7 @@ _BODIES = {
     ),
     "bswap": (
         (
-            'printf("%x %x %x %x\\n", bswap((uint8)0x12), bswap((uint16)0x1234),'
+            'printf("%x %x %x %lx\\n", bswap((uint8)0x12), bswap((uint16)0x1234),'
             " bswap((uint32)0x12345678), bswap((uint64)0x0102030405060708));"
         ),
         "12 3412 78563412 807060504030201\n",

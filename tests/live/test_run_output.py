@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+
+from usdt.base.errors import ProgramError
 
 if TYPE_CHECKING:
     from program_runs import Run
@@ -60,3 +65,26 @@ def test_macros_take_expressions_as_variables(run: Run) -> None:
         " print($a); print(__builtin_ncpus == ncpus); exit(); }"
     )
     assert run(text) == "10\n5\n1\ntrue\n"
+
+
+def test_bytes_of_texts_and_addresses(run: Run) -> None:
+    text = (
+        'BEGIN { $t = "abc"; print(buf("ab", 8)); printf("%rh|%rx\\n", buf($t, 2), buf($t));'
+        ' print(ntop(2, pton("127.0.0.1"))); print(ntop(10, pton("::1")));'
+        ' print(pton("1.2.3.4")); $a = pton("1.2.3.4"); print($a[2]);'
+        ' printf("%x %lx %d", (1 << 40) | 5, (1 << 40) | 5, -1); exit(); }'
+    )
+    shown = [
+        *("ab" + 6 * r"\x00", r"61 62|\x61\x62\x63", "127.0.0.1", "::1", "[1,2,3,4]", "3"),
+        "5 10000000005 -1",
+    ]
+    assert run(text).splitlines() == shown
+
+
+def test_kaddr_is_the_address_of_a_symbol(run: Run) -> None:
+    text = 'BEGIN { $a = kaddr("_stext"); print(*$a == *(uint64 *)$a); print($a); exit(); }'
+    same, address = run(text).split()
+    assert f"{int(address):016x} T _stext\n" in Path("/proc/kallsyms").read_text()
+    assert same == "true"
+    with pytest.raises(ProgramError, match="shows no address of 'no_such_symbol'"):
+        run('BEGIN { print(kaddr("no_such_symbol")); }')

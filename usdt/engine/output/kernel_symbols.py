@@ -16,7 +16,7 @@ from usdt.engine.output.frames import Frame
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ("KALLSYMS", "KernelSymbols")
+__all__ = ("KALLSYMS", "KernelSymbols", "address_of")
 
 KALLSYMS = "/proc/kallsyms"
 _BUILD_ID = b"0 # "  # begins a line of to_bytes() that no reader takes for a symbol
@@ -37,6 +37,17 @@ _CALLERS = (
     *("bpf_trace_run", "__bpf_trace_", "bpf_trampoline_", "bpf_dispatcher_", _EVENT_CALLER),
     *("trace_call_bpf", "perf_call_bpf_", "perf_trace_run_bpf_", "__bpf_prog_"),
 )
+
+
+def address_of(name: bytes) -> int | None:
+    """Return the address of a symbol of the running kernel; None if it is not shown."""
+    try:
+        with open(KALLSYMS, "rb") as file:  # noqa: PTH123 - avoids importing pathlib
+            data = file.read()
+    except OSError:
+        return None
+    found = re.search(rb"^([0-9a-f]+) \w " + re.escape(name) + rb"(?:\t.*)?$", data, re.MULTILINE)
+    return (int(found[1], 16) or None) if found else None
 
 
 class KernelSymbols:

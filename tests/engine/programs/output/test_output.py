@@ -55,7 +55,7 @@ _BUFFER = BufferType(8)
         ("%p", [PointerType()], [4096], "0x1000"),
         ("%s|%5s|%-5s|%.2s", [StringType(8)] * 4, ["a", "b", "c", "defg"], "a|    b|c    |de"),
         ("100%% %d", [INT64], [1], "100% 1"),
-        ("%r %rx %rh", [_BUFFER] * 3, [b"a\n", b"a\n", b"a\n"], "a\\x0a \\x61\\x0a 610a"),
+        ("%r %rx %rh", [_BUFFER] * 3, [b"a\n", b"a\n", b"a\n"], "a\\x0a \\x61\\x0a 61 0a"),
         ("%d", [BOOLEAN], [1], "1"),
     ],
 )

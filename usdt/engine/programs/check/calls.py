@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import BtfError
 from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
-from usdt.btf.lookup import find_type
 from usdt.engine.compiler.constant_folding import fold
-from usdt.engine.compiler.ir import U64, Arithmetic, Convert, Deref, Number
-from usdt.engine.compiler.resolve.btf_types import BtfTypes
+from usdt.engine.compiler.ir import U64, Arithmetic, Deref, Number
 from usdt.engine.compiler.resolve.names import resolve_register
 from usdt.engine.language import tree as language
 from usdt.engine.language.tree import StackKind
@@ -32,6 +29,7 @@ from usdt.engine.programs.typed import (
     LowBytes,
     MakeTuple,
     MapLength,
+    Padded,
     Read,
     ReadText,
     Scalar,
@@ -171,17 +169,42 @@ class CallChecker(BuiltinChecker):
         if isinstance(value.type, StringType) and (
             length is None or isinstance(length.node, Number)
         ):
-            size = min(size, value.type.size - 1) if rest else value.type.size - 1
+            size = size if rest else value.type.size - 1
+            if not isinstance(value, Scalar) and size > size_of(value.type):
+                value = Padded(value, StringType(size))
             whole = MakeTuple((constant(size), value), TupleType((INT64, value.type)))
             return Element(whole, 0, BufferType(size))
         if not isinstance(value, Scalar) or not rest:
             raise self.error(first, "buf() takes an address and a length, or an array")
         return Read(value, BufferType(size), length)
 
+    def _call_pton(self, node: tree.Call) -> Value:
+        import ipaddress  # noqa: PLC0415 - few programs have addresses
+
+        (first,) = self.arguments(node, 1, 1)
+        text = self.text(first, "the address of pton()").decode("utf-8", "backslashreplace")
+        try:
+            data = ipaddress.ip_address(text).packed
+        except ValueError:
+            raise self.error(first, f"{text!r} is no address of IPv4 or IPv6") from None
+        return Text(data, ArrayType(IntegerType(1, signed=False), len(data)))
+
+    def _call_kaddr(self, node: tree.Call) -> Scalar:
+        from usdt.engine.output.kernel_symbols import address_of  # noqa: PLC0415 - few programs
+
+        (first,) = self.arguments(node, 1, 1)
+        name = self.text(first, "the symbol of kaddr()")
+        address = address_of(name)
+        if address is None:
+            shown = name.decode("utf-8", "backslashreplace")
+            reason = f"/proc/kallsyms shows no address of {shown!r} (see kernel.kptr_restrict)"
+            raise self.error(first, reason)
+        return constant(address)
+
     def _call_macaddr(self, node: tree.Call) -> Value:
         (first,) = self.arguments(node, 1, 1)
         value = self.value(first)
-        address = value.address if isinstance(value, Read) else value
+        address = value.address if isinstance(value, Read | ReadText) else value
         if not isinstance(address, Scalar):
             raise self.error(first, "macaddr() takes an array of 6 bytes, or its address")
         return Read(address, BufferType(_MAC, hardware=True))
@@ -312,51 +335,6 @@ class CallChecker(BuiltinChecker):
         if isinstance(value, Scalar) or not isinstance(value.type, StringType):
             raise self.error(node, f"{what} takes a string, not {spelled(value.type)}")
         return value
-
-    def _sizeof(self, node: tree.SizeOf) -> Scalar:
-        operand = node.operand
-        if isinstance(operand, tree.PointerType):
-            return constant(8)
-        if isinstance(operand, tree.NamedType):
-            target = self.site.named_type(operand, 0)
-            if target.built_in:
-                return constant(target.size)
-            return constant(self._size_of_named(node, target.tagged_name))
-        if isinstance(operand, tree.ArrayType | tree.TypeOf):
-            return constant(bytes_of(self.type_of(operand)))
-        return constant(bytes_of(self.value(operand).type))
-
-    def _offsetof(self, node: tree.OffsetOf) -> Scalar:
-        # The address of the member in a structure at 0.
-        target = node.operand
-        if not isinstance(target, tree.NamedType):
-            raise self.error(node, "offsetof() takes a type and a member")
-        pointer = tree.PointerType(target, target.start, target.end)
-        nothing = tree.Integer(0, target.start, target.end)
-        object_: tree.Expression = tree.Cast(pointer, nothing, node.start, node.end)
-        for number, name in enumerate(node.path):
-            object_ = tree.Member(object_, name, not number, node.start, node.end)
-        found = self.value(object_)
-        match found:
-            case Read(address=Scalar(node=Number(value=offset))):
-                return constant(offset)
-            case ReadText(address=Scalar(node=Number(value=offset))):
-                return constant(offset)
-            case Scalar(node=Deref(address=Number(value=offset))):
-                return constant(offset)
-            case Scalar(node=Convert(operand=Deref(address=Number(value=offset)))):
-                return constant(offset)
-        raise self.error(node, "this member has no offset in bytes: it is a bit field")
-
-    def _size_of_named(self, node: tree.Expression, name: str) -> int:
-        errors: list[str] = []
-        for types in self.site.type_sources():
-            if isinstance(types, BtfTypes):
-                try:
-                    return types.btf.size_of(find_type(types.btf, name))
-                except BtfError as err:
-                    errors.append(str(err))
-        raise self.error(node, errors[0] if errors else f"{name} is not known here")
 
     # ------------------------------------------------------------ statements
 

@@ -21,6 +21,8 @@ from usdt.engine.programs.typed import (
     ElementNumber,
     MakeTuple,
     Padded,
+    Read,
+    ReadText,
     Scalar,
     Text,
     TextLength,
@@ -259,6 +261,53 @@ class CastChecker(ValueChecker):
             return ask(types)
         except BtfError as err:
             raise self.error(node, str(err)) from err
+
+    # ------------------------------------------------------------ sizes
+
+    def _sizeof(self, node: tree.SizeOf) -> Scalar:
+        operand = node.operand
+        if isinstance(operand, tree.PointerType):
+            return constant(8)
+        if isinstance(operand, tree.NamedType):
+            target = self.site.named_type(operand, 0)
+            if target.built_in:
+                return constant(target.size)
+            return constant(self._size_of_named(node, target.tagged_name))
+        if isinstance(operand, tree.ArrayType | tree.TypeOf):
+            return constant(bytes_of(self.type_of(operand)))
+        return constant(bytes_of(self.value(operand).type))
+
+    def _offsetof(self, node: tree.OffsetOf) -> Scalar:
+        # The address of the member in a structure at 0.
+        target = node.operand
+        if not isinstance(target, tree.NamedType):
+            raise self.error(node, "offsetof() takes a type and a member")
+        pointer = tree.PointerType(target, target.start, target.end)
+        nothing = tree.Integer(0, target.start, target.end)
+        object_: tree.Expression = tree.Cast(pointer, nothing, node.start, node.end)
+        for number, name in enumerate(node.path):
+            object_ = tree.Member(object_, name, not number, node.start, node.end)
+        found = self.value(object_)
+        match found:
+            case Read(address=Scalar(node=Number(value=offset))):
+                return constant(offset)
+            case ReadText(address=Scalar(node=Number(value=offset))):
+                return constant(offset)
+            case Scalar(node=Deref(address=Number(value=offset))):
+                return constant(offset)
+            case Scalar(node=Convert(operand=Deref(address=Number(value=offset)))):
+                return constant(offset)
+        raise self.error(node, "this member has no offset in bytes: it is a bit field")
+
+    def _size_of_named(self, node: tree.Expression, name: str) -> int:
+        errors: list[str] = []
+        for types in self.site.type_sources():
+            if isinstance(types, BtfTypes):
+                try:
+                    return types.btf.size_of(find_type(types.btf, name))
+                except BtfError as err:
+                    errors.append(str(err))
+        raise self.error(node, errors[0] if errors else f"{name} is not known here")
 
 
 def _integer(value: Scalar, kind: IntegerType) -> Scalar:

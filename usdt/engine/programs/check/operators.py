@@ -199,6 +199,8 @@ class OperatorChecker(CastChecker):
     def _follow(self, node: tree.Unary) -> Value:
         operand = self.number(node.operand, "*")
         kind = operand.type
+        if isinstance(kind, IntegerType) and kind.size == 8:  # an address, as of kaddr()
+            return Scalar(fold(Deref(wide(operand), U64)), UINT64, operand.before)
         if not isinstance(kind, PointerType):
             raise self.error(node, f"* follows a pointer, not {spelled(kind)}: cast it first")
         return self.at(node, operand, kind)

@@ -324,7 +324,8 @@ class ValueEmitter:
                 self.number(value)
                 asm.store(base, offset, R0)
             case Text(text=text, type=kind):
-                size = size_of(kind) if fill else aligned(len(text) + 1)
+                short = isinstance(kind, StringType) and not fill
+                size = aligned(len(text) + 1) if short else size_of(kind)
                 data = text.ljust(size, b"\0")[:size]
                 self._store_bytes(data, place)
             case ReadText() | Read():

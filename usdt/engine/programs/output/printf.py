@@ -82,7 +82,7 @@ def _converted(conversion: Conversion, kind: Type, value: Any, symbols: Symbols)
         if letter == "r":
             made = escaped(value)
         elif letter == "rh":
-            made = "".join(f"{byte:02x}" for byte in value)
+            made = " ".join(f"{byte:02x}" for byte in value)
         else:
             made = "".join(f"\\x{byte:02x}" for byte in value)
         return _padded(made, conversion)
@@ -101,8 +101,8 @@ def _number(conversion: Conversion, kind: Type, value: int) -> str:
     if letter == "p":
         return _padded(hex(value & (1 << 64) - 1), conversion)
     size = conversion.size
-    # Without a size the value has that of its type, where C would cut it to an int.
-    bits = _BITS[size] if size in ("hh", "h") else 64
+    # Without a size a decimal number is whole, where C would cut it to an int.
+    bits = 64 if not size and letter in "diu" else _BITS[size]
     if letter in "di":
         value &= (1 << bits) - 1
         value -= (1 << bits) if value >> (bits - 1) else 0

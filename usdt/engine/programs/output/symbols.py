@@ -90,10 +90,11 @@ class LiveSymbols:
             return str(number)
 
     def cgroup_path(self, number: int) -> str:
-        """Return the path of a cgroup."""
+        """Return the path of a cgroup behind its hierarchy, as bpftrace does."""
         if self._cgroups is None:
             self._cgroups = KnownCgroups()
-        return self._cgroups.name(CgroupName.PATH, number) or str(number)
+        path = self._cgroups.name(CgroupName.PATH, number)
+        return f"unified:{path}" if path else str(number)
 
     def time(self, nanoseconds: int, form: str) -> str:
         """Return a time of CLOCK_MONOTONIC in the form of strftime(); ``%f`` is microseconds."""
