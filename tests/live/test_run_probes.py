@@ -122,3 +122,12 @@ def test_listed_probes_of_files(tmp_path: Path) -> None:
 def test_all_probes_of_the_kernel_are_listed() -> None:
     kinds = {name.partition(":")[0] for name in _list()}
     assert {"tracepoint", "rawtracepoint", "software", "hardware", "kprobe", "interval"} <= kinds
+
+
+def test_warnings_are_left_out() -> None:
+    text = "let @unused = hash(3); BEGIN { $z = 0; print(6 / $z); exit(); }"
+    for options, warnings in ((), 2), (("--no-warnings",), 0):
+        command = [_COMMAND, "run", *options, "-e", text]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert "\n1\n" in done.stdout
+        assert done.stderr.count("WARNING") == warnings

@@ -89,7 +89,12 @@ class AttachedProgram:
         return [] if how == "ignore" else [f"passed over: {err}" for _, err in missing]
 
     def start(
-        self, writer: Writer, *, say: Callable[[str], object], stop: Callable[[], object]
+        self,
+        writer: Writer,
+        *,
+        say: Callable[[str], object],
+        stop: Callable[[], object],
+        warn: Callable[[str], object] | None = None,
     ) -> ProgramResults:
         """Check the program, attach its probes and let the command run.
 
@@ -97,6 +102,7 @@ class AttachedProgram:
             writer: writes the output.
             say: writes a message for the user.
             stop: ends the run.
+            warn: writes a warning; by default ``say``.
 
         Returns:
             What takes the events of the program.
@@ -105,20 +111,22 @@ class AttachedProgram:
             LanguageError: a name is unknown, or values do not fit.
             TracingError: nothing can be attached.
         """
+        warn = warn or say
         results = ProgramResults(
             self.session,
             writer,
             self.symbols,
             say=say,
             stop=stop,
+            warn=warn,
             print_maps=self._prepared.settings.print_maps,
         )
         for notice in self._notices:
-            say(notice)
+            warn(notice)
         for failure in self.session.start():
             say(str(failure.error))
         for warning in self._prepared.state.unused_maps():
-            say(warning)
+            warn(warning)
         self.observe()
         writer.attached(self.session.attached)
         self.attached.release()

@@ -36,6 +36,7 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
     help="Format of the output.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not say how many probes are attached.")
+@click.option("--no-warnings", is_flag=True, help="Leave out warnings, but not what was lost.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
 @click.option(
     *("-l", "listing"),

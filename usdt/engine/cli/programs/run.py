@@ -92,7 +92,8 @@ def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
         attached = program.attached
         stop = stack.enter_context(StopSignals(attached.targets.wake))
         writer = _writer(values, output, program.symbols)
-        results = program.start(writer, say=say, stop=stop.request)
+        warn = _leave_out if values["no_warnings"] else say
+        results = program.start(writer, say=say, stop=stop.request, warn=warn)
         run_loop(
             attached.targets,
             results,
@@ -107,6 +108,10 @@ def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
         if attached.command is not None:
             attached.command.end()
     return results.code
+
+
+def _leave_out(text: str) -> None:
+    del text
 
 
 def _writer(values: dict[str, Any], output: OutputFile, symbols: LiveSymbols) -> Writer:

@@ -38,6 +38,7 @@ class ProgramResults:
         symbols: looks up names.
         say: writes a message for the user.
         stop: ends the run.
+        warn: writes a warning of the toolkit, such as that of a division by 0; by default ``say``.
         print_maps: whether maps are printed at the end.
 
     Attributes:
@@ -52,6 +53,7 @@ class ProgramResults:
         *,
         say: Callable[[str], object],
         stop: Callable[[], object],
+        warn: Callable[[str], object] | None = None,
         print_maps: bool = True,
     ) -> None:
         self.code = 0
@@ -59,6 +61,7 @@ class ProgramResults:
         self._writer = writer
         self._symbols = symbols
         self._say = say
+        self._warn = warn or say
         self._stop = stop
         self._print_maps = print_maps
         # By the number of the event, as most programs print many of few kinds.
@@ -88,7 +91,7 @@ class ProgramResults:
             case EventKind.ERRORF | EventKind.WARNF:
                 self._say(self._formatted(event, values).rstrip("\n"))
             case EventKind.WARNING:
-                self._say(event.text)
+                self._warn(event.text)
             case EventKind.PRINT:
                 self._writer.value(event.types[0], values[0])
             case EventKind.PRINT_MAP:
