@@ -82,8 +82,11 @@ _BODIES = {
         "17\n",
     ),
     "left to right": (
-        "$n = 1; print($n + $n++); print($n - ++$n); $n += $n++; print($n);",
-        "2\n-1\n6\n",
+        (
+            "$n = 1; print($n + $n++); print($n - ++$n); $n += $n++; print($n);"
+            " print((uint8)1 - $n++);"
+        ),
+        "2\n-1\n6\n-5\n",
     ),
     "a divisor of 0": (
         "$z = 0; print(5 + 1 / $z); print(7 % $z); if (3 / $z == 1) { print(1); }",

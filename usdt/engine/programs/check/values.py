@@ -9,7 +9,6 @@ from usdt.base.frozen import replace
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     S64,
-    U64,
     Arithmetic,
     Convert,
     Node,
@@ -155,8 +154,7 @@ class ValueChecker:
         if self.changes == changes or isinstance(value.node, Number):
             return value
         variable = self.new_variable(value.type)
-        kind = S64 if value.node.type.signed else U64
-        node = fold(Convert(saved(variable), kind))
+        node = fold(Convert(saved(variable), wide(value).type))
         return Scalar(node, value.type, ((variable, value),))
 
     # ------------------------------------------------------------ constants
