@@ -81,6 +81,12 @@ def test_bytes_of_texts_and_addresses(run: Run) -> None:
     assert run(text).splitlines() == shown
 
 
+def test_usermode_says_where_a_probe_is(run: Run) -> None:
+    assert run("BEGIN { print(usermode); print(usermode()); exit(); }") == "1\n1\n"
+    with pytest.raises(ProgramError, match=r"usermode is not supported yet .* kind interval"):
+        run("interval:ms:1 { print(usermode); exit(); }")
+
+
 def test_kaddr_is_the_address_of_a_symbol(run: Run) -> None:
     text = 'BEGIN { $a = kaddr("_stext"); print(*$a == *(uint64 *)$a); print($a); exit(); }'
     same, address = run(text).split()

@@ -51,7 +51,7 @@ BUILTINS = frozenset(
         *_ENGINE,
         *("comm", "nsecs", "elapsed", "jiffies", "rand", "numaid", "curtask", "probe", "func"),
         *("probetype", "retval", "args", "kstack", "ustack", "username", "ncpus", "ppid"),
-        *("pcomm", "cpid", "has_cpid"),
+        *("pcomm", "cpid", "has_cpid", "usermode"),
     )
 )
 
@@ -120,6 +120,8 @@ class BuiltinChecker(OperatorChecker):
                 return _text(self.site.function or self.site.probe.rpartition(":")[2])
             case "retval":
                 return self._result(node)
+            case "usermode":
+                return self._user_mode(node)
             case "kstack" | "ustack":
                 return self.stack(StackKind(name), _FRAMES)
             case "cpid":
@@ -164,6 +166,15 @@ class BuiltinChecker(OperatorChecker):
         whole = ValueType(ValueClass.BYTES, 1)
         kind = PointerType(whole, number, types, kernel=True, spelling="struct task_struct *")
         return Scalar(node, kind)
+
+    def _user_mode(self, node: tree.Expression) -> Scalar:
+        # begin and end run in the toolkit, as they do in bpftrace.
+        kind = self.site.kind
+        if kind in ("begin", "end", "uprobe", "uretprobe", "usdt"):
+            return constant(1)
+        if kind in ("kprobe", "kretprobe", "fentry", "fexit"):
+            return constant(0)
+        raise self.error(node, f"usermode is not supported yet in probes of the kind {kind}")
 
     def _result(self, node: tree.Expression) -> Value:
         if "return" not in self.site.scope.arguments:
