@@ -26,6 +26,7 @@ VALUES = {
     "quiet": True,
     "output": None,
     "unsafe": False,
+    "no_warnings": False,
     "listing": False,
     "verbose": 0,
 }

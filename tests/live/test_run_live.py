@@ -88,6 +88,10 @@ _BODIES = {
         ),
         "2\n-1\n6\n-5\n",
     ),
+    "a tuple of its own parts": (
+        '$p = (1, "a", 2); $p = ($p.2, "b", $p.0); print($p);',
+        "(2, b, 1)\n",
+    ),
     "a divisor of 0": (
         "$z = 0; print(5 + 1 / $z); print(7 % $z); if (3 / $z == 1) { print(1); }",
         "6\n1\n1\n",

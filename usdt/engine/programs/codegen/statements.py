@@ -28,6 +28,7 @@ from usdt.engine.programs.typed import (
     If,
     Leave,
     Loop,
+    MakeTuple,
     Scalar,
     SetMap,
     SetVariable,
@@ -125,6 +126,10 @@ class StatementEmitter(ValueEmitter):
             self.number(value)
             self.numbers.unbind()
             self.asm.store(place.base, place.offset, R0)
+        elif isinstance(value, MakeTuple):  # perhaps of its own parts
+            made = self.frame.temporary(size)
+            self._put_filled(value, made, size)
+            self._copy(made, place, size)
         else:
             self._put_filled(value, place, size)
         self.frame.release(mark)
