@@ -297,6 +297,8 @@ def test_a_process_that_is_not_there() -> None:
         ("/usr/*/libc.so.?", "/usr/lib/libc.so.6", True),
         ("/usr/*", "/usr/lib/libc.so.6", False),
         ("/*/*/*", "/usr/lib/libc.so.6", True),
+        ("./lib*", "libc.so.6", True),
+        ("lib/*", "./lib/libc.so.6", True),
     ],
 )
 def test_a_pattern_matches_the_last_component_or_the_whole_path(

@@ -101,7 +101,8 @@ def matches_file(pattern: str, path: str) -> bool:
     """Return whether a file's path matches a pattern: the whole path if the pattern has a slash."""
     if "/" not in pattern:
         return fnmatchcase(os.path.basename(path), pattern)
-    wanted, parts = os.path.abspath(os.path.expanduser(pattern)).split("/"), path.split("/")
+    wanted = os.path.abspath(os.path.expanduser(pattern)).split("/")
+    parts = os.path.abspath(path).split("/")  # that of a command is as it was written
     return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))
 
 
