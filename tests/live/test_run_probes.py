@@ -48,6 +48,20 @@ def test_probe_of_a_file_is_as_its_path_is_written() -> None:
     assert f"uprobe:{path}:main" in run(f"uprobe:{path}:main {{ print(probe); }}", *words)
 
 
+def test_an_empty_part_of_a_usdt_probe_is_any() -> None:
+    path = build("default", "loop")
+    words = ("-c", f"{path} -q -n 1")
+    name = f"usdt:{path}:loop:hit"
+    assert name in run(f"usdt:{path}::hit {{ print(probe); }}", *words)
+    assert name in run("usdt:::hit { print(probe); }", *words)
+    assert name in run(f"usdt:{str(path)[:-1]}*:: {{ print(probe); }}", *words)
+
+
+def test_the_module_of_a_raw_tracepoint_is_passed_over() -> None:
+    lines = run("rawtracepoint:vmlinux:sched_switch { print(probetype); exit(); }")
+    assert lines[1:] == ["rawtracepoint"]
+
+
 def test_each_probe_that_a_pattern_finds_is_counted() -> None:
     kprobe = _COMMAND.with_name("kprobe")
     listed = subprocess.run(

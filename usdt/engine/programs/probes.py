@@ -106,6 +106,10 @@ def _request(
 def _of_engine(kind: str, rest: str) -> str:
     # The engine reads FILE:…; an offset in hexadecimal is one of the language as well.
     names = {"kretprobe": "kr", "uretprobe": "ur", "fexit": "fr", "rawtracepoint": "rawtp"}
+    if kind == "usdt":  # an empty part is any
+        rest = ":".join(part or "*" for part in rest.split(":"))
+    elif kind == "rawtracepoint":  # its module is not known here
+        rest = rest.rpartition(":")[2]
     return f"{names.get(kind, kind)}:{rest}"
 
 
