@@ -162,7 +162,7 @@ _BODIES = {
 # The same with the kernel's types.
 _TYPED = {
     "sizeof": ("print(sizeof(uint16)); print(sizeof(struct task_struct) > 100);", "2\ntrue\n"),
-    "enumerators": ("print(BPF_MAP_TYPE_ARRAY);", "2\n"),
+    "enumerators": ("print(BPF_MAP_TYPE_ARRAY);", "BPF_MAP_TYPE_ARRAY\n"),
     "members": (
         (
             "print(curtask->pid == tid); $t = (struct task_struct *)curtask;"

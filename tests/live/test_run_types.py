@@ -52,6 +52,14 @@ _BODIES = {
         ),
         "hi text\ntrue\nfalse\n",
     ),
+    "enumerators": (
+        (
+            'print(A); print((A, B)); printf("%s %d\\n", B, B); @k[B] = N; @k[(enum e)1] = A;'
+            " print(@k); @plain = A; @plain = 7; print(@plain); print(A + 2); $n = N; print($n);"
+            " clear(@k); clear(@plain);"
+        ),
+        "A\n(A, B)\nB 3\n@k[B]: N\n@k[A]: A\n\n@plain: 7\n3\nN\n",
+    ),
     "a structure without ; at its end": ("print(sizeof(struct open));", "8\n"),
 }
 
@@ -59,7 +67,7 @@ _BODIES = {
 @pytest.mark.parametrize("name", _BODIES)
 def test_types(run: Run, name: str) -> None:
     body, printed = _BODIES[name]
-    types = "struct open { struct { int a[1] } b; int c }"
+    types = "enum e { A = 1, B = 3, N = -2 } struct open { struct { int a[1] } b; int c }"
     assert run(f"{types} BEGIN {{ {body} exit(); }}") == printed
 
 

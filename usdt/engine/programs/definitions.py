@@ -14,6 +14,7 @@ from usdt.btf.format import Encoding, Kind
 from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
+from usdt.engine.compiler.value_names import Enumerators
 from usdt.engine.programs.integer_types import INTEGERS
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.syntax.program import EnumDefinition, StructDefinition, Typedef
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.base.errors import ProgramError
+    from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.programs.syntax.program import Definition, StructMember
     from usdt.engine.programs.syntax.source import Source
 
@@ -41,6 +43,7 @@ class Definitions:
 
     Attributes:
         enumerators: the constants of its enumerations.
+        enumerations: constant → the names of the values of its enumeration.
 
     Raises:
         ProgramError: a type is unknown, or too large.
@@ -48,6 +51,7 @@ class Definitions:
 
     def __init__(self, definitions: Sequence[Definition], source: Source) -> None:
         self.enumerators: dict[str, int] = {}
+        self.enumerations: dict[str, ValueNames] = {}
         self._source = source
         self._types = BtfWriter(sys.byteorder)
         self._types.integer("int", 4, Encoding.SIGNED)
@@ -93,6 +97,8 @@ class Definitions:
             rows.append((item.name, following))
             self.enumerators[item.name] = following
             following += 1
+        names = Enumerators(tuple((value, name) for name, value in rows))
+        self.enumerations |= {name: names for name, _ in rows}
         signed = any(value < 0 for _, value in rows)
         return self._types.enum(one.name, 4, rows, signed=signed), 4, 4
 

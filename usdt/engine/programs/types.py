@@ -75,7 +75,7 @@ class IntegerType:
     size: int
     signed: bool
     shown: ShownAs = ShownAs.NUMBER
-    names: ValueNames | None = field(default=None, compare=False)
+    names: ValueNames | None = None
     format: str = ""
 
 

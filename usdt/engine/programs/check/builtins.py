@@ -6,11 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import CurrentTask, ValueClass, ValueType
+from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.bpf.maps import possible_cpus
 from usdt.btf.format import Kind
 from usdt.engine.compiler.ir import S64, U64, ArgumentValue, Builtin, Number
+from usdt.engine.compiler.resolve.btf_types import enum_names
 from usdt.engine.language.tree import StackKind
 from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.operators import OperatorChecker
@@ -19,6 +21,7 @@ from usdt.engine.programs.constants import constants
 from usdt.engine.programs.typed import CallHelper, Comm, MakeTuple, Scalar, StackOf, Text
 from usdt.engine.programs.types import (
     BOOLEAN,
+    INT64,
     UINT64,
     IntegerType,
     PointerType,
@@ -29,12 +32,14 @@ from usdt.engine.programs.types import (
 )
 
 if TYPE_CHECKING:
+    from usdt.engine.compiler.value_names import ValueNames
     from usdt.engine.programs.syntax import tree
     from usdt.engine.programs.typed import Value
 
 __all__ = ("BUILTINS", "BuiltinChecker")
 
 _COMM = 16
+_ALL = (1 << 64) - 1
 _HIDDEN = re.compile("arg[0-9]+|return")  # what is no member of args
 _FRAMES = 127  # PERF_MAX_STACK_DEPTH
 _UINT32 = IntegerType(4, signed=False)
@@ -68,20 +73,26 @@ class BuiltinChecker(OperatorChecker):
         found = self._builtin(name, node)
         if found is not None:
             return found
-        number = self.constant_of(name)
-        if number is not None:
-            return constant(number & ((1 << 64) - 1))
+        found = self._constant_of(name)
+        if found is not None:
+            return found
         near = closest(name, [*BUILTINS, *self.site.scope.arguments])
         hint = f"; did you mean {near}?" if near else ""
         raise self.error(node, f"unknown name {name!r}{hint}")
 
-    def constant_of(self, name: str) -> int | None:
-        """Return a constant of headers, or of an enumeration; None for other names."""
+    def _constant_of(self, name: str) -> Scalar | None:
+        # A constant of an enumeration, which is shown by its name, or of headers.
         defined = self.state.defined
         if defined is not None and name in defined.enumerators:
-            return defined.enumerators[name]
+            return _enumerator(defined.enumerators[name], defined.enumerations[name])
         found = constants().get(name)
-        return enumerators().get(name) if found is None else found
+        if found is not None:
+            return constant(found & _ALL)
+        if name not in enumerators():
+            return None
+        value, number = enumerators()[name]
+        types = kernel_types()
+        return _enumerator(value, None if types is None else enum_names(types.btf.type(number)))
 
     def _builtin(self, name: str, node: tree.Expression) -> Value | None:
         name = name.removeprefix("__builtin_")  # bpftrace's names behind those of its library
@@ -191,3 +202,8 @@ _NODE_TYPES = {
 def _text(word: str) -> Text:
     text = word.encode("utf-8", "surrogateescape")
     return Text(text, StringType(len(text) + 1))
+
+
+def _enumerator(value: int, names: ValueNames | None) -> Scalar:
+    made = constant(value & _ALL)
+    return replace(made, type=replace(INT64, names=names))

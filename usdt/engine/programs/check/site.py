@@ -51,20 +51,20 @@ def process_types() -> BtfTypes | None:
 
 
 @functools.cache
-def enumerators() -> dict[str, int]:
-    """Return the constants of the kernel's enumerations by name; none without BTF."""
+def enumerators() -> dict[str, tuple[int, int]]:
+    """Return the constants of the kernel's enumerations by name, each with the enumeration's ID."""
     types = kernel_types()
     if types is None:
         return {}
     from usdt.btf.format import Kind  # noqa: PLC0415 - few programs use such constants
     from usdt.btf.types import Enum  # noqa: PLC0415
 
-    found: dict[str, int] = {}
+    found: dict[str, tuple[int, int]] = {}
     btf = types.btf
     for number in btf.ids(Kind.ENUM, Kind.ENUM64):
         one = btf.type(number)
         for value in one.values if isinstance(one, Enum) else ():
-            found.setdefault(value.name, value.value)
+            found.setdefault(value.name, (value.value, number))
     return found
 
 

@@ -42,9 +42,10 @@ def joined(known: Type, other: Type) -> Type | None:
     """Return the type that holds values of two types; None if there is none."""
     match known, other:
         case IntegerType(), IntegerType():
-            if known == other:
-                return known
-            return INT64 if known.signed or other.signed else UINT64
+            names = known.names if known.names == other.names else None
+            if replace(known, names=None) == replace(other, names=None):
+                return replace(known, names=names)
+            return replace(INT64 if known.signed or other.signed else UINT64, names=names)
         case (PointerType(), PointerType()) | (PointerType(), IntegerType()):
             return known
         case IntegerType(), PointerType():
