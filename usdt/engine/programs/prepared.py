@@ -44,7 +44,8 @@ def prepare_program(source: Source, words: Sequence[str], *, unsafe: bool) -> Pr
 
     Args:
         source: its text.
-        words: the arguments of the script: ``$1`` and the following.
+        words: the arguments of the script: ``$1`` and the following, and its options:
+            ``--name=value``, ``--name``.
         unsafe: whether functions that change the system are allowed.
 
     Raises:
@@ -53,7 +54,6 @@ def prepare_program(source: Source, words: Sequence[str], *, unsafe: bool) -> Pr
     folder = os.path.dirname(source.name)  # noqa: PTH120 - pathlib costs an import
     program = parse_program(source, read_header=header_reader(folder))
     program = expand_macros(source, program)
-    requests = tuple(probe_requests(program, source, words))
     settings = settings_of(program, source)
     state = ProgramState(
         source,
@@ -62,6 +62,7 @@ def prepare_program(source: Source, words: Sequence[str], *, unsafe: bool) -> Pr
         began=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
         unsafe=unsafe,
     )
+    requests = tuple(probe_requests(program, source, state.arguments))
     state.declare(program.maps)
     if program.definitions:
         from usdt.engine.programs.definitions import Definitions  # noqa: PLC0415 - few programs

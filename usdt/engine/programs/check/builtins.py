@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import CurrentTask, ValueClass, ValueType
+from usdt.base.errors import TracingError
 from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
@@ -40,6 +41,7 @@ __all__ = ("BUILTINS", "BuiltinChecker")
 
 _COMM = 16
 _ALL = (1 << 64) - 1
+_TRUTHS = {"true": 1, "1": 1, "false": 0, "0": 0}
 _HIDDEN = re.compile("arg[0-9]+|return")  # what is no member of args
 _FRAMES = 127  # PERF_MAX_STACK_DEPTH
 _UINT32 = IntegerType(4, signed=False)
@@ -187,6 +189,31 @@ class BuiltinChecker(OperatorChecker):
             return constant(0)
         raise self.error(node, f"usermode is not supported yet in probes of the kind {kind}")
 
+    def option(self, node: tree.Call, name: str, default: Value) -> Value:
+        """Return the value of an option of the program, which has the type of its default.
+
+        Raises:
+            LanguageError: the default is no constant.
+            TracingError: the option has another type.
+        """
+        self.state.asked.add(name)
+        given = self.state.options.get(name, "")
+        if isinstance(default, Text):
+            return default if name not in self.state.options else _text(given or "")
+        if not isinstance(default, Scalar) or not isinstance(default.node, Number):
+            raise self.error(node, "the default of getopt() is a number, a boolean or a string")
+        if name not in self.state.options:
+            return default
+        if default.type == BOOLEAN:
+            value = _TRUTHS.get((given or "true").lower())
+            wanted = "true or false"
+        else:
+            value, wanted = _number(given or ""), "a number"
+        if value is None:
+            shown = "nothing" if given is None else repr(given)
+            raise TracingError(f"--{name}: expected {wanted}, found {shown}")
+        return replace(constant(value & _ALL), type=default.type)
+
     def _result(self, node: tree.Expression) -> Value:
         if "return" not in self.site.scope.arguments:
             raise self.error(node, f"{self.site.probe} has no retval: it is no function's return")
@@ -207,3 +234,10 @@ def _text(word: str) -> Text:
 def _enumerator(value: int, names: ValueNames | None) -> Scalar:
     made = constant(value & _ALL)
     return replace(made, type=replace(INT64, names=names))
+
+
+def _number(word: str) -> int | None:
+    try:
+        return int(word, 0)
+    except ValueError:
+        return None

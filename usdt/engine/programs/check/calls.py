@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.engine.compiler.constant_folding import fold
@@ -237,6 +238,12 @@ class CallChecker(BuiltinChecker):
             byte = Arithmetic("<<", byte, Number(8 * (size - 1 - index), U64), U64)
             swapped = Arithmetic("|", swapped, byte, U64)
         return Scalar(fold(swapped), IntegerType(size, signed=False), ((kept, value),))
+
+    def _call_getopt(self, node: tree.Call) -> Value:
+        first, *rest = self.arguments(node, 1, 3)
+        name = self.text(first, "getopt()").decode("utf-8", "surrogateescape")
+        default = self.value(rest[0]) if rest else replace(constant(0), type=BOOLEAN)
+        return self.option(node, name, default)
 
     def _call_strncmp(self, node: tree.Call) -> Scalar:
         one, two, count = self.arguments(node, 3, 3)

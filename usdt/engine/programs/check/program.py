@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import LanguageError, ProgramError
+from usdt.base.errors import LanguageError, ProgramError, TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.programs.check.statements import StatementChecker
 from usdt.engine.programs.codegen.action import ProbeBody, scratch_size
@@ -48,9 +48,18 @@ def check(state: ProgramState, probes: Sequence[ProbeAt]) -> list[ProbeBody]:
         if not state.changed and (state.guessing or not state.waiting):
             break
         state.guessing = not state.changed
+    _check_options(state)
     state.final = True
     state.changed = state.waiting = False
     return [check_one(state, one) for one in probes]
+
+
+def _check_options(state: ProgramState) -> None:
+    unknown = [f"--{name}" for name in state.options if name not in state.asked]
+    if unknown:
+        known = ", ".join(f"--{name}" for name in sorted(state.asked))
+        takes = f"; it takes {known}" if known else " with getopt()"
+        raise TracingError(f"{', '.join(unknown)}: the program asks for no such option{takes}")
 
 
 def check_one(state: ProgramState, one: ProbeAt) -> ProbeBody:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import replace
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ("MapState", "ProgramState", "TypeNotKnownError", "joined")
 
 _MOST_ENTRIES = 1 << 26
+_OPTION = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
 
 #: Kinds of maps that can be declared.
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
@@ -98,6 +100,8 @@ class ProgramState:
     Args:
         source: the program, for errors.
         arguments: the arguments of the script: ``$1`` and the following.
+        options: those that are written ``--name=value`` or ``--name``, for getopt().
+        asked: the names that the program passes to getopt().
         max_string: bytes that str() reads if it is not told.
         began: nanoseconds of CLOCK_MONOTONIC at the start, for ``elapsed``.
         command: the process ID of the command that is traced; 0 without one.
@@ -133,7 +137,10 @@ class ProgramState:
         self.unsafe = unsafe
         self.source = source
         self.text = source.text
-        self.arguments = tuple(arguments)
+        self.arguments = tuple(word for word in arguments if not _OPTION.fullmatch(word))
+        found = [match for word in arguments if (match := _OPTION.fullmatch(word))]
+        self.options: dict[str, str | None] = {match[1]: match[2] for match in found}
+        self.asked: set[str] = set()
         self.max_string = max_string
         self.maps: dict[str, MapState] = {}
         self.events: list[Event] = []

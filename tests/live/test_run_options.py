@@ -1,0 +1,58 @@
+"""Options of programs: ``usdt run SCRIPT -- --name=value`` and getopt()."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from usdt.base.errors import LanguageError, TracingError
+
+if TYPE_CHECKING:
+    from program_runs import Run
+
+_TEXT = (
+    'BEGIN { print((getopt("flag"), getopt("number", 10, "how many"), getopt("word", "x"),'
+    ' getopt("on", true), $1, $#)); exit(); }'
+)
+_GIVEN = {
+    (): "(false, 10, x, true, 0, 0)",
+    ("--flag", "--number=-5"): "(true, -5, x, true, 0, 0)",
+    ("7", "--number=0x10", "--word=a b=c", "--on=False", "--flag=1"): (
+        "(true, 16, a b=c, false, 7, 1)"
+    ),
+    ("--word", "--on=0"): "(false, 10, , false, 0, 0)",
+}
+
+
+@pytest.mark.parametrize("words", _GIVEN)
+def test_what_getopt_returns(run: Run, words: tuple[str, ...]) -> None:
+    assert run(_TEXT, *words) == f"{_GIVEN[words]}\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("--flag=2", "--flag: expected true or false, found '2'"),
+        ("--number=many", "--number: expected a number, found 'many'"),
+        ("--number", "--number: expected a number, found nothing"),
+        (
+            "--nubmer=1",
+            (
+                "--nubmer: the program asks for no such option; "
+                "it takes --flag, --number, --on, --word"
+            ),
+        ),
+    ],
+)
+def test_options_that_do_not_fit(run: Run, word: str, reason: str) -> None:
+    with pytest.raises(TracingError) as caught:
+        run(_TEXT, word)
+    assert str(caught.value) == reason
+
+
+def test_defaults_are_constants(run: Run) -> None:
+    with pytest.raises(LanguageError, match="the default of getopt"):
+        run('BEGIN { print(getopt("a", pid)); }')
+    with pytest.raises(TracingError, match=r"no such option with getopt\(\)"):
+        run("BEGIN { exit(); }", "--a=1")
