@@ -1,10 +1,12 @@
-"""Options of programs: ``usdt run SCRIPT -- --name=value`` and getopt()."""
+"""Options of programs, ``usdt run SCRIPT -- --name=value`` and getopt(), and their settings."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from fixtures import build
 
 from usdt.base.errors import LanguageError, TracingError
 
@@ -56,3 +58,26 @@ def test_defaults_are_constants(run: Run) -> None:
         run('BEGIN { print(getopt("a", pid)); }')
     with pytest.raises(TracingError, match=r"no such option with getopt\(\)"):
         run("BEGIN { exit(); }", "--a=1")
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "shown"),
+    [
+        ("", None, r"main\+\d+"),
+        ("config = { stack_mode = raw }", None, "[0-9a-f]+"),
+        ("config = { BPFTRACE_STACK_MODE = raw }", "perf", r"[0-9a-f]+ main\+\d+.*"),
+        ("", "raw", "[0-9a-f]+"),
+    ],
+)
+def test_how_stacks_are_shown(
+    run: Run,
+    config: str,
+    environment: str | None,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if environment is not None:
+        monkeypatch.setenv("BPFTRACE_STACK_MODE", environment)
+    path = build("default", "loop")
+    text = f"{config} uprobe:{path}:main {{ print(ustack(1)); exit(); }}"
+    assert re.fullmatch(shown, run(text, command=f"{path} -q -n 1").strip())

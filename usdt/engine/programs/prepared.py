@@ -61,6 +61,7 @@ def prepare_program(source: Source, words: Sequence[str], *, unsafe: bool) -> Pr
         max_string=settings.max_string,
         began=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
         unsafe=unsafe,
+        stack_mode=settings.stack_mode,
     )
     requests = tuple(probe_requests(program, source, state.arguments))
     state.declare(program.maps)

@@ -162,7 +162,7 @@ class BuiltinChecker(OperatorChecker):
         """Return a stack."""
         self.state.stacks.add(frames)
         self.state.user_symbols = self.state.user_symbols or kind is StackKind.USER
-        return StackOf(kind, StackType(kind, frames))
+        return StackOf(kind, StackType(kind, frames, self.state.stack_mode))
 
     def _task(self) -> Scalar:
         # A definition of the program's own comes before that of the kernel.

@@ -21,13 +21,16 @@ _MOST_STRING = 16 << 10
 _MOST_KEYS = 1 << 26
 _DEFAULTS = {"max_strlen": 1024, "max_map_keys": 4096, "print_maps_on_exit": 1}
 _LIMITS = {"max_strlen": _MOST_STRING, "max_map_keys": _MOST_KEYS, "print_maps_on_exit": 1}
-_MISSING = ("error", "warn", "ignore")
+_WORDS = {
+    "missing_probes": ("error", "warn", "ignore"),
+    "stack_mode": ("bpftrace", "perf", "raw", "build_id"),
+}
 # Settings of bpftrace that change nothing here
 _OTHERS = frozenset(
     (
         *("cache_user_symbols", "cpp_demangle", "lazy_symbolication", "license", "log_size"),
         *("max_bpf_progs", "max_cat_bytes", "max_probes", "max_type_res_iterations"),
-        *("on_stack_limit", "perf_rb_pages", "stack_mode", "show_debug_info"),
+        *("on_stack_limit", "perf_rb_pages", "show_debug_info"),
         *("str_trunc_trailer", "unstable_import", "use_blazesym", "symbol_source"),
     )
 )
@@ -43,39 +46,48 @@ class Settings:
         print_maps: whether maps are printed at the end.
         missing: what becomes of an attach point that does not exist: ``error``, ``warn`` or
             ``ignore``; empty: an error, unless its block has others that exist.
+        stack_mode: how stacks are shown that do not say it: ``bpftrace``, ``perf``, ``raw``.
     """
 
     max_string: int
     max_keys: int
     print_maps: bool
     missing: str = ""
+    stack_mode: str = ""
 
 
 def settings_of(program: Program, source: Source) -> Settings:
-    """Return the settings: those of the program, else ``BPFTRACE_…``, else the defaults.
+    """Return the settings: those of the environment, else the program's, else the defaults.
+
+    In the environment their names are ``BPFTRACE_MAX_STRLEN`` and so on.
 
     Raises:
         ProgramError: a setting is unknown, or out of range.
     """
     found = dict(_DEFAULTS)
-    missing = os.environ.get("BPFTRACE_MISSING_PROBES", "")
-    missing = missing if missing in _MISSING else ""
-    for name in _DEFAULTS:
-        word = os.environ.get(f"BPFTRACE_{name.upper()}", "")
-        if word.isdecimal() and word.isascii():
-            found[name] = min(int(word), _LIMITS[name])
+    words = dict.fromkeys(_WORDS, "")
     for one in program.config.values if program.config is not None else ():
         name = one.name.lower().removeprefix("bpftrace_")
         if name in _DEFAULTS:
             found[name] = _number(one, name, source)
-        elif name == "missing_probes":
-            missing = _word(one, _MISSING, source)
+        elif name in _WORDS:
+            words[name] = _word(one, _WORDS[name], source)
         elif name not in _OTHERS:
-            near = closest(name, [*_DEFAULTS, "missing_probes", *_OTHERS])
+            near = closest(name, [*_DEFAULTS, *_WORDS, *_OTHERS])
             hint = f"; did you mean {near}?" if near else ""
             raise source.error(one.start, f"unknown setting {one.name!r}{hint}")
+    for name in (*_DEFAULTS, *_WORDS):
+        given = os.environ.get(f"BPFTRACE_{name.upper()}", "")
+        if name in _WORDS:
+            words[name] = given if given in _WORDS[name] else words[name]
+        elif given.isdecimal() and given.isascii():
+            found[name] = min(int(given), _LIMITS[name])
     return Settings(
-        found["max_strlen"], found["max_map_keys"], bool(found["print_maps_on_exit"]), missing
+        found["max_strlen"],
+        found["max_map_keys"],
+        bool(found["print_maps_on_exit"]),
+        words["missing_probes"],
+        words["stack_mode"],
     )
 
 

@@ -131,10 +131,12 @@ class ProgramState:
         began: int = 0,
         command: int = 0,
         unsafe: bool = False,
+        stack_mode: str = "",
     ) -> None:
         self.began = began
         self.command = command
         self.unsafe = unsafe
+        self.stack_mode = stack_mode
         self.source = source
         self.text = source.text
         self.arguments = tuple(word for word in arguments if not _OPTION.fullmatch(word))
