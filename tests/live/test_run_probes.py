@@ -38,7 +38,8 @@ _NAMES = {
 @pytest.mark.parametrize("written", _NAMES)
 def test_probe_is_the_whole_name(written: str) -> None:
     lines = run(f"{written} {{ print(probe); exit(); }}", "-c", f"{sys.executable} -S -c 1")
-    assert [re.sub(r":/.*/libc[^:]*:", ":LIBC:", line) for line in lines[1:]] == [_NAMES[written]]
+    # Another CPU may have printed it as well before this one came to exit().
+    assert {re.sub(r":/.*/libc[^:]*:", ":LIBC:", line) for line in lines[1:]} == {_NAMES[written]}
 
 
 def test_probe_of_a_file_is_as_its_path_is_written() -> None:
@@ -59,7 +60,7 @@ def test_an_empty_part_of_a_usdt_probe_is_any() -> None:
 
 def test_the_module_of_a_raw_tracepoint_is_passed_over() -> None:
     lines = run("rawtracepoint:vmlinux:sched_switch { print(probetype); exit(); }")
-    assert lines[1:] == ["rawtracepoint"]
+    assert {*lines[1:]} == {"rawtracepoint"}
 
 
 def test_each_probe_that_a_pattern_finds_is_counted() -> None:
