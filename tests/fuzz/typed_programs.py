@@ -36,11 +36,11 @@ class _Break(Exception):  # noqa: N818 - no error
     pass
 
 
-class _Continue(Exception):  # noqa: N818
+class _Continue(Exception):  # noqa: N818 - no error
     pass
 
 
-class _Return(Exception):  # noqa: N818
+class _Return(Exception):  # noqa: N818 - no error
     pass
 
 

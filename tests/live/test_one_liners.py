@@ -102,7 +102,7 @@ def test_both_forms_print_what_they_are_asked_for(
         pairs = zip(commands, outputs, strict=True)
         runs = [stack.enter_context(_started(*pair)) for pair in pairs]
         for run, output in zip(runs, outputs, strict=True):
-            until(lambda: _begun(run, output), "the probes to be attached", patient(20))  # noqa: B023
+            until(lambda: _begun(run, output), "the probes to be attached", patient(20))  # noqa: B023 - called at once
         time.sleep(0 if all(run.poll() is not None for run in runs) else patient(0.5))
         for run in runs:
             run.send_signal(signal.SIGINT)

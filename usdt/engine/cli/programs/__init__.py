@@ -1,1 +1,4 @@
-"""``run``: :mod:`.command` has its options, :mod:`.run` runs the program."""
+"""``run``: :mod:`.command` has its options, :mod:`.run` runs the program.
+
+:mod:`.listing` lists the probes of a pattern or a program, for ``-l``.
+"""

@@ -4,8 +4,8 @@ program      a whole program, in passes until all types are known; ``state``: it
 statements   statements and blocks
 calls        functions; ``formats``: those of printf()
 builtins     names that stand for a value of the hit
-operators    operators, casts, members and elements
+operators    operators, members and elements; ``casts``: casts, sizes and offsets of types
 values       constants, variables and maps; ``fields``: those of tracepoints
-kernels      what programs need of the kernel; ``settings``: their configuration
+settings     the configuration of programs
 site         a probe at an attach point; ``nodes``: expressions of the engine as typed values
 """
