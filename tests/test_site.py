@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,6 +72,8 @@ def test_files_beside_the_docs_are_part_of_the_site() -> None:
     assert "examples/heatmap.py" in linked
     text = mkdocs_hooks.on_page_markdown("[a](../examples/heatmap.py) [b](spans.md)")
     assert text == "[a](files/examples/heatmap.py) [b](spans.md)"
+    copy = SimpleNamespace(file=SimpleNamespace(src_uri="files/CHANGELOG.md"))
+    assert mkdocs_hooks.on_page_markdown("[a](docs/api.md#x)", page=copy) == "[a](../api.md#x)"
 
 
 def test_the_help_of_every_command_is_part_of_the_site() -> None:
@@ -105,3 +108,14 @@ def test_every_public_name_is_part_of_the_site() -> None:
 def test_the_site_needs_no_other_machine() -> None:
     assert _SITE["theme"]["font"] is False
     assert not {"extra_css", "extra_javascript"} & set(_SITE)
+
+
+def test_pages_that_are_copied_into_the_site_link_to_pages() -> None:
+    linked = {path for page in _DOCS.glob("*.md") for path in mkdocs_hooks.linked_files(page)}
+    copies = [path for path in linked if path.endswith(".md")]
+    assert "CHANGELOG.md" in copies
+    for path in copies:
+        targets = re.findall(r"\]\(([^)#:]+)[)#]", (ROOT / path).read_text())
+        assert targets, path
+        assert not [one for one in targets if not one.startswith("docs/")], path
+        assert not [one for one in targets if not (ROOT / one).exists()], path

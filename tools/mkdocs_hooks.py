@@ -47,8 +47,13 @@ def linked_files(page: Path) -> list[str]:
     return _LINK.findall(page.read_text())
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return the text of a page with links to the copies, with help, and with bars in tables."""
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
+    """Return the text of a page with links to the copies, with help, and with bars in tables.
+
+    A copy, such as that of CHANGELOG.md, links to pages as from the folder beside docs/.
+    """
+    if page is not None and page.file.src_uri.startswith("files/"):
+        return markdown.replace("](docs/", "](../")
     markdown = _LINK.sub(r"](files/\1", markdown)
     markdown = _HELP.sub(lambda match: "\n\n".join(help_of(match[1])), markdown)
     return re.sub(r"^\|.*", lambda row: _TICKED.sub(_code, row[0]), markdown, flags=re.MULTILINE)
