@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.bpf._uapi import Helper
+from usdt.engine.compiler.codegen.current_task import comm_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ("Machine",)
 
 _MASK = (1 << 64) - 1
-_STACK, _CONTEXT, _RECORDS, _COUNTERS = (n << 56 for n in (1, 2, 3, 4))
+_STACK, _CONTEXT, _RECORDS, _TASK, _COUNTERS = (n << 56 for n in (1, 2, 3, 4, 5))
 _PAGE = 4096
 _SIZES = {0x00: 4, 0x08: 2, 0x10: 1, 0x18: 8}
 _EXIT, _WIDE, _CALL, _GOTO, _ATOMIC_ADD = 0x95, 0x18, 0x85, 0x05, 0xDB
@@ -214,6 +215,12 @@ class Machine:
 
     def _get_current_task(self) -> int:
         return self.task
+
+    def _get_current_task_btf(self) -> int:
+        offset = comm_offset()
+        assert offset is not None
+        self._areas[_TASK] = bytearray(offset) + self.comm.ljust(16, b"\0")
+        return _TASK
 
     def _get_current_uid_gid(self) -> int:
         return 1000 << 32 | 500

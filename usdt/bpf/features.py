@@ -33,6 +33,7 @@ __all__ = (
     "have_fetching_atomics",
     "have_kprobe_multi",
     "have_kprobes",
+    "have_loads_from_task",
     "have_loops",
     "have_raw_cookies",
     "have_ringbuf",
@@ -94,6 +95,21 @@ def have_ancestor_cgroups() -> bool:
     asm.mov(R0, 0)
     asm.exit()
     return _loads(ProgramSpec(asm.assemble(), name="probe"))
+
+
+@functools.cache
+def have_loads_from_task(offset: int) -> bool:
+    """Loads from the current task's memory. Linux 5.11, commit 3ca1032ab7ab; needs BTF.
+
+    Args:
+        offset: of a member of struct task_struct whose 8 bytes are tried.
+    """
+    asm = Assembler()
+    asm.call(Helper.GET_CURRENT_TASK_BTF)
+    asm.load(R1, R0, offset)
+    asm.mov(R0, 0)
+    asm.exit()
+    return _loads(ProgramSpec(asm.assemble(), ProgType.KPROBE, AttachType.NONE, 0, "probe"))
 
 
 @functools.cache

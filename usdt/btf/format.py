@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import enum
 import struct
+from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
 from usdt.base.frozen import frozen
+
+if TYPE_CHECKING:
+    import mmap
 
 __all__ = (
     "MAGIC",
@@ -131,7 +135,7 @@ class Header:
     sizes: dict[int, tuple[int, int]]
 
 
-def parse_header(data: bytes, name: str) -> Header:
+def parse_header(data: bytes | mmap.mmap, name: str) -> Header:
     """Read and check the header of BTF.
 
     Raises:
@@ -162,7 +166,7 @@ def parse_header(data: bytes, name: str) -> Header:
     return Header(order, types, strings, sizes)
 
 
-def _byte_order(data: bytes, name: str) -> str:
+def _byte_order(data: bytes | mmap.mmap, name: str) -> str:
     for order, mark in (("little", "<"), ("big", ">")):
         if struct.unpack_from(mark + "H", data)[0] == MAGIC:
             return order
@@ -170,7 +174,7 @@ def _byte_order(data: bytes, name: str) -> str:
 
 
 def _section(
-    data: bytes, name: str, what: str, header: int, extent: tuple[int, ...]
+    data: bytes | mmap.mmap, name: str, what: str, header: int, extent: tuple[int, ...]
 ) -> tuple[int, int]:
     offset, length = extent
     start = header + offset

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar
 
+import bpfmachine
 import pytest
 from bpfmachine import Machine
 from hits import (
@@ -29,6 +30,7 @@ from usdt.bpf.asm.assembler import Assembler, CodeTooLarge
 from usdt.bpf.asm.insn import R1, R6, Jump
 from usdt.cgroups.labels import CgroupName
 from usdt.engine.compiler.arguments import Argument
+from usdt.engine.compiler.codegen import current_task
 from usdt.engine.compiler.codegen.expressions import TEMPORARIES, ExpressionEmitter
 from usdt.engine.compiler.codegen.model import (
     COUNTERS,
@@ -45,7 +47,10 @@ from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.output.decode import CONTEXT
 
 
-def test_the_context_of_a_record() -> None:
+@pytest.mark.parametrize("offset", [None, 1752], ids=["by the helper", "loaded"])
+def test_the_context_of_a_record(offset: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (bpfmachine, current_task):
+        monkeypatch.setattr(module, "comm_offset", lambda: offset)
     machine = Machine(process=0x7FFFFFFF, thread=5, comm=b"fifteen-bytes-x")
     machine.run(generate([ProgramVariant(9, 0, plan("", ()))], TaskFilter(), sleepable=False))
     (record,) = machine.records

@@ -16,7 +16,8 @@ from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
 from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.aggregate.codegen.walk import STEP_STACK, emit_walk
-from usdt.engine.aggregate.keys import COMM_SIZE, HEADER, NO_FRAMES
+from usdt.engine.aggregate.keys import HEADER, NO_FRAMES
+from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.expressions import (
     KEY_SLOT,
     PIDNS_SLOT,
@@ -193,10 +194,7 @@ class KeyEmitter:
             case ConstColumn():
                 pass
             case CommColumn():
-                asm.mov(R1, R10)
-                asm.add(R1, start)
-                asm.mov(R2, COMM_SIZE)
-                asm.call(Helper.GET_CURRENT_COMM)
+                emit_comm(asm, R10, start)
             case StringColumn() | BufferColumn() | ArrayColumn() | SocketAddressColumn():
                 self._text(field, output, writer)
             case BytesColumn():

@@ -20,6 +20,7 @@ from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
 from usdt.cpython.stack_record import SLOT_SIZE
+from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.expressions import STACK_BOTTOM, ExpressionEmitter
 from usdt.engine.compiler.codegen.model import ActionEmitter, stack_flags
 from usdt.engine.compiler.ir import Number, RegisterAggregate, of_kernel
@@ -139,11 +140,7 @@ class RecordEmitter:
         asm.store(R7, 20, self.variant.number, 4)
 
     def _comm(self) -> None:
-        asm = self.asm
-        asm.mov(R1, R7)
-        asm.add(R1, 24)
-        asm.mov(R2, 16)
-        asm.call(Helper.GET_CURRENT_COMM)
+        emit_comm(self.asm, R7, 24)
 
     def _emitter(self, fail: str) -> ExpressionEmitter:
         return ExpressionEmitter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)

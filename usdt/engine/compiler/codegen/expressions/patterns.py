@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
-from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R9, R10, Alu, Jump
+from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.expressions.strings import read_bytes, read_text
 from usdt.engine.compiler.codegen.stack_slots import COMM_SLOT, STRING_SLOT
 from usdt.engine.compiler.ir import Number, of_kernel
@@ -63,10 +63,7 @@ class _MatchEmitter:
         state = writer.push()
         slots = 1
         if node.address is None:
-            asm.mov(R1, R10)
-            asm.add(R1, COMM_SLOT)
-            asm.mov(R2, _COMM)
-            asm.call(Helper.GET_CURRENT_COMM)
+            emit_comm(asm, R10, COMM_SLOT)
             asm.mov(R0, _COMM)
             asm.load(R4, R10, state)
             self._scan(_Piece(COMM_SLOT, _COMM, ends_at_nul=True))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
+from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.stack_slots import COMM_SLOT, STRING_SLOT
 from usdt.engine.compiler.ir import of_kernel
 
@@ -31,10 +32,7 @@ def emit_compare_with_constant(
     slot = COMM_SLOT if node.address is None else STRING_SLOT
     wanted = node.text if node.prefix or node.address else node.text + b"\0"
     if node.address is None:
-        asm.mov(R1, R10)
-        asm.add(R1, COMM_SLOT)
-        asm.mov(R2, 16)
-        asm.call(Helper.GET_CURRENT_COMM)
+        emit_comm(asm, R10, COMM_SLOT)
     else:
         writer.value(node.address)
         address = writer.push()
