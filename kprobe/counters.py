@@ -99,7 +99,9 @@ def _timer(request: ProbeText) -> Counter:
         raise _error(request, f"{usage} (hz, s, ms, us)")
     if unit == "hz":
         return _clock(request, frequency=int(number), every=every)
-    return _clock(request, period=int(number) * UNITS[unit], every=every)
+    period = int(number) * UNITS[unit]
+    # Programs of bpftrace write interval:us:1, and get what the kernel makes of it.
+    return _clock(request, period=max(period, _LEAST) if period else 0, every=every)
 
 
 def _clock(request: ProbeText, *, period: int = 0, frequency: int = 0, every: bool) -> Counter:

@@ -29,6 +29,10 @@ VALUES = {
     "no_warnings": False,
     "listing": False,
     "verbose": 0,
+    "buffering": "none",
+    "folders": (),
+    "dry_run": False,
+    "info": False,
 }
 
 

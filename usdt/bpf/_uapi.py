@@ -94,6 +94,7 @@ class MapType(enum.IntEnum):
 
     HASH = 1
     ARRAY = 2
+    PERF_EVENT_ARRAY = 4
     PERCPU_HASH = 5
     PERCPU_ARRAY = 6
     STACK_TRACE = 7

@@ -173,11 +173,11 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
     if value and not ctx.resilient_parsing:
         from usdt.engine.cli.help.version import version_text  # noqa: PLC0415 - not for --help
 
-        click.echo(version_text(ctx.info_name or ""), nl=False)
+        click.echo(version_text(ctx.find_root().info_name or ""), nl=False)
         ctx.exit()
 
 
-#: The option of a group that shows the version, the commit and the extras.
+#: Adds the option that shows the version, the commit and the extras.
 version_option = click.option(
     *("-V", "--version"),
     is_flag=True,

@@ -10,22 +10,31 @@ from usdt.engine.cli.completion.values import complete_processes
 from usdt.engine.cli.options import combined
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.cli.options import Decorator
 
-__all__ = ("pid_option", "process_option", "target_options", "timed_target_options")
+__all__ = (
+    "pid_option",
+    "process_option",
+    "program_process_option",
+    "target_options",
+    "timed_target_options",
+)
 
 TIME_UNITS = ("ns", "us", "ms", "s")
 
 
-def _pids(text: str) -> Decorator:
+_MOST_PID = 1 << 22  # PID_MAX_LIMIT of include/linux/threads.h
+
+
+def _pids(text: str, read: Callable[..., tuple[int, ...]] | None = None) -> Decorator:
     return click.option(
         *("-p", "--pid", "pids"),
         multiple=True,
         metavar="PID",
         help=text,
-        callback=_processes,
+        callback=read or _processes,
         shell_complete=complete_processes,
     )
 
@@ -45,12 +54,37 @@ def _processes(_context: object, _option: object, given: Sequence[str]) -> tuple
     return tuple(dict.fromkeys(found))
 
 
+def _processes_as_bpftrace(
+    context: object, option: object, given: Sequence[str]
+) -> tuple[int, ...]:
+    # In the words of bpftrace, which scripts around it look for; it takes no names.
+    from usdt.base.errors import TargetNotFound  # noqa: PLC0415 - not for --help
+
+    found: list[int] = []
+    for text in given:
+        wrong = f"Failed to parse pid: pid '{text}'"
+        if text.isdecimal() and not (len(text) < 20 and 0 < int(text) <= _MOST_PID):
+            raise TargetNotFound(f"{wrong} out of valid pid range [1,{_MOST_PID}]")
+        try:
+            found += _processes(context, option, (text,))
+        except TargetNotFound as err:
+            why = str(err).removeprefix(f"-p {text}: ")
+            raise TargetNotFound(f"{wrong} is not a valid decimal number: {why}") from err
+    return tuple(dict.fromkeys(found))
+
+
 #: Adds -p (``pids``) to commands that only read files.
 pid_option = _pids("Search the files of this process (ID or name); may be repeated.")
 
 
 #: Adds -p (``pids``) to commands that trace.
 process_option = _pids("Trace this process, by its ID, or all of this name; may be repeated.")
+
+
+#: The same for programs in bpftrace's language.
+program_process_option = _pids(
+    "Trace this process, by its ID, or all of this name; may be repeated.", _processes_as_bpftrace
+)
 
 
 def _many(name: str, metavar: str, text: str) -> Decorator:

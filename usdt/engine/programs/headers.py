@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING
 from usdt.base.files import open_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ("header_reader",)
 
 _MAX_SIZE = 1 << 22  # bytes of a header
 
 
-def header_reader(folder: str) -> Callable[[str], str | None]:
+def header_reader(folder: str, others: Sequence[str] = ()) -> Callable[[str], str | None]:
     """Return a function that reads a header, or returns None if there is none of that path.
 
     It looks in the headers of the kernel, then in those of the C library.
 
     Args:
         folder: that of the program, where headers are looked for first; "" for none.
+        others: folders where they are looked for next.
     """
     kernel = f"/lib/modules/{os.uname().release}/build/include"
     places = [
         *([folder] if folder else []),
+        *others,
         kernel,
         f"{kernel}/uapi",
         f"/usr/include/{os.uname().machine}-linux-gnu",

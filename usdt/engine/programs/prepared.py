@@ -39,7 +39,9 @@ class PreparedProgram:
     state: ProgramState
 
 
-def prepare_program(source: Source, words: Sequence[str], *, unsafe: bool) -> PreparedProgram:
+def prepare_program(
+    source: Source, words: Sequence[str], *, unsafe: bool, folders: Sequence[str] = ()
+) -> PreparedProgram:
     """Parse a program.
 
     Args:
@@ -47,12 +49,13 @@ def prepare_program(source: Source, words: Sequence[str], *, unsafe: bool) -> Pr
         words: the arguments of the script: ``$1`` and the following, and its options:
             ``--name=value``, ``--name``.
         unsafe: whether functions that change the system are allowed.
+        folders: where headers are looked for, besides the usual places.
 
     Raises:
         ProgramError: the program is not valid; the error names the place.
     """
     folder = os.path.dirname(source.name)  # noqa: PTH120 - pathlib costs an import
-    program = parse_program(source, read_header=header_reader(folder))
+    program = parse_program(source, read_header=header_reader(folder, folders))
     program = expand_macros(source, program)
     settings = settings_of(program, source)
     state = ProgramState(

@@ -201,8 +201,11 @@ class ProgramSession(RingBufferSession):
         site = site_of(asked.index, state.text, name, point, kind=asked.kind, defined=state.defined)
         return ProbeAt(asked.probe, site)
 
-    def start(self) -> list[AttachFailure]:
+    def start(self, *, begin: bool = True) -> list[AttachFailure]:
         """Check the program, make its maps, run ``begin`` and attach the probes.
+
+        Args:
+            begin: whether ``begin`` runs.
 
         Returns:
             The attach points that could not be attached, with the errors.
@@ -224,7 +227,8 @@ class ProgramSession(RingBufferSession):
         self._make_maps()
         self._load_ends([(asked, body) for (asked, point), body in checked if point is None])
         self._start()
-        self.run("begin")
+        if begin:
+            self.run("begin")
         failures: list[AttachFailure] = []
         self.attached = len(alone)
         for request, points in waiting:

@@ -62,11 +62,13 @@ class StopSignals:
     twice. SIGHUP stays ignored where nohup(1) ignores it.
 
     Attributes:
-        requested: whether a signal has arrived.
+        requested: whether the run is to end.
+        signalled: whether a signal has arrived.
     """
 
     def __init__(self, wake: Callable[[], object] = lambda: None) -> None:
         self.requested = False
+        self.signalled = False
         self._wake = wake
         self._first = -math.inf  # time.monotonic() of the first signal
         self._previous: list[tuple[int, Any]] = []
@@ -81,7 +83,7 @@ class StopSignals:
             numbers.append(signal.SIGHUP)
         self._previous = [(number, signal.signal(number, self._handle)) for number in numbers]
         if interrupted():  # Python may have dropped it
-            self.requested = True
+            self.requested = self.signalled = True
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -94,7 +96,7 @@ class StopSignals:
             self._first = now
         elif number != signal.SIGHUP and now > self._first + _SAME_REQUEST:
             raise KeyboardInterrupt
-        self.requested = True
+        self.requested = self.signalled = True
         self._wake()
 
 

@@ -95,6 +95,7 @@ class AttachedProgram:
         say: Callable[[str], object],
         stop: Callable[[], object],
         warn: Callable[[str], object] | None = None,
+        ending: Callable[[], bool] = lambda: False,
     ) -> ProgramResults:
         """Check the program, attach its probes and let the command run.
 
@@ -103,6 +104,7 @@ class AttachedProgram:
             say: writes a message for the user.
             stop: ends the run.
             warn: writes a warning; by default ``say``.
+            ending: whether a signal has ended the run.
 
         Returns:
             What takes the events of the program.
@@ -120,6 +122,7 @@ class AttachedProgram:
             stop=stop,
             warn=warn,
             print_maps=self._prepared.settings.print_maps,
+            ending=ending,
         )
         for notice in self._notices:
             warn(notice)
@@ -133,6 +136,20 @@ class AttachedProgram:
         if all(one.request is None for one in self._requests):
             stop()  # nothing can come any more
         return results
+
+    def try_out(self, say: Callable[[str], object]) -> None:
+        """Attach the probes, but run nothing of ``begin``; the command stays stopped.
+
+        Args:
+            say: writes a message for the user.
+
+        Raises:
+            LanguageError, TracingError: as start().
+        """
+        for notice in self._notices:
+            say(notice)
+        for failure in self.session.start(begin=False):
+            say(str(failure.error))
 
     def observe(self) -> None:
         """Record the mappings of the traced processes, if the program shows their symbols."""

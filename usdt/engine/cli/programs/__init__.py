@@ -1,4 +1,5 @@
 """``run``: :mod:`.command` has its options, :mod:`.run` runs the program.
 
-:mod:`.listing` lists the probes of a pattern or a program, for ``-l``.
+:mod:`.listing` lists the probes of a pattern or a program, for ``-l``; :mod:`.info` shows what the
+kernel offers, for ``--info``.
 """

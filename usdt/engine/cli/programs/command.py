@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from usdt.engine.cli.target_options import process_option
+from usdt.engine.cli.click_group import version_option
+from usdt.engine.cli.target_options import program_process_option
 
 __all__ = ("run",)
 
@@ -27,8 +28,12 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 @click.command(help=_HELP)
 @click.argument("words", nargs=-1, metavar="[SCRIPT] [ARGS]...")
 @click.option("-e", "text", metavar="PROGRAM", help="Run this text instead of a script.")
-@process_option
-@click.option("-c", "--command", metavar="COMMAND", help="Start this command and trace it.")
+@program_process_option
+@click.option(
+    *("-c", "--command", "--cmd", "command"),
+    metavar="COMMAND",
+    help="Start this command and trace it.",
+)
 @click.option(
     *("-f", "form"),
     type=click.Choice(("text", "json")),
@@ -39,12 +44,23 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 @click.option("--no-warnings", is_flag=True, help="Leave out warnings, but not what was lost.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
 @click.option(
+    *("-B", "buffering"),
+    type=click.Choice(("line", "full", "none")),
+    default="none",
+    help="When to write: full waits for 64 KiB, the others write what is printed at once.",
+)
+@click.option("-I", "folders", multiple=True, metavar="DIR", help="Look for headers here as well.")
+@click.option(
     *("-l", "listing"),
     is_flag=True,
     help="List probes instead: those of the program, or that match a pattern such as 't:sched:*'.",
 )
 @click.option("--unsafe", is_flag=True, help="Allow system(), signal() and the like.")
+@click.option("--dry-run", is_flag=True, help="Attach the probes, then end: nothing runs.")
+@click.option("--info", is_flag=True, help="Show what of this kernel programs can use.")
+@click.option("--usdt-file-activation", is_flag=True, hidden=True)  # as it always is here
 @click.option("-v", "--verbose", count=True, help="Twice: show the instructions of the probes.")
+@version_option
 def run(**values: Any) -> int:
     """Run a program in bpftrace's language."""
     from usdt.engine.cli.programs.run import run_program  # noqa: PLC0415 - not for --help

@@ -14,6 +14,8 @@ from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.engine.cli.click_group import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from usdt.engine.output.output_file import OutputFile
     from usdt.engine.programs.output.symbols import LiveSymbols
     from usdt.engine.programs.output.writer import Writer
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.source import Source
 
 __all__ = ("run_program",)
+
+_KEPT = 1 << 16  # characters that -B full waits for
 
 
 def run_program(values: dict[str, Any]) -> int:
@@ -38,10 +42,15 @@ def run_program(values: dict[str, Any]) -> int:
     """
     from usdt.engine.programs.prepared import prepare_program  # noqa: PLC0415 - not for --help
 
+    if values["info"]:
+        from usdt.engine.cli.programs.info import kernel_info  # noqa: PLC0415 - not for --help
+
+        click.echo(kernel_info(), nl=False)
+        return 0
     if values["listing"]:
         return _list(values)
     source, words = _source(values)
-    prepared = prepare_program(source, words, unsafe=values["unsafe"])
+    prepared = prepare_program(source, words, unsafe=values["unsafe"], folders=values["folders"])
     if missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}")
     return _run(values, prepared)
@@ -52,6 +61,11 @@ def _list(values: dict[str, Any]) -> int:
 
     words = values["words"]
     program = values["text"] is not None or (words and os.path.isfile(words[0]))  # noqa: PTH113 - pathlib costs an import
+    if words and words[0].endswith(".bt") and not program:
+        say(
+            f"WARNING: It appears that '{words[0]}' is a filename but the file does not exist. "
+            f"Treating '{words[0]}' as a search pattern."
+        )
     source, rest = _source(values) if program else (None, words)
     for name in list_probes(source, rest, values["pids"]):
         click.echo(name)
@@ -73,7 +87,7 @@ def _source(values: dict[str, Any]) -> tuple[Source, list[str]]:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - pathlib costs an import
             return Source(file.read(), path), words
     except OSError as err:
-        raise TargetError(f"{path}: cannot be read: {err.strerror}") from err
+        raise TargetError(f"failed to open file '{path}': {err.strerror}") from err
 
 
 def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
@@ -89,11 +103,17 @@ def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(OutputFile(values["output"]))
         program = AttachedProgram(stack, prepared, targets)
+        if values["dry_run"]:
+            program.try_out(say)
+            return 0
         attached = program.attached
         stop = stack.enter_context(StopSignals(attached.targets.wake))
-        writer = _writer(values, output, program.symbols)
+        write = _at_once(output) if values["buffering"] != "full" else _kept_back(output, stack)
+        writer = _writer(values, write, program.symbols)
         warn = _leave_out if values["no_warnings"] else say
-        results = program.start(writer, say=say, stop=stop.request, warn=warn)
+        results = program.start(
+            writer, say=say, stop=stop.request, warn=warn, ending=lambda: stop.signalled
+        )
         run_loop(
             attached.targets,
             results,
@@ -114,11 +134,38 @@ def _leave_out(text: str) -> None:
     del text
 
 
-def _writer(values: dict[str, Any], output: OutputFile, symbols: LiveSymbols) -> Writer:
-    from usdt.engine.programs.output.writer import JsonWriter, TextWriter  # noqa: PLC0415 - not for --help
-
+def _at_once(output: OutputFile) -> Callable[[str], None]:
     def write(text: str) -> None:
         output.write([text])
+
+    return write
+
+
+def _kept_back(output: OutputFile, stack: contextlib.ExitStack) -> Callable[[str], None]:
+    # Writes some text at a time, and the rest when the stack ends.
+    kept: list[str] = []
+    size = 0
+
+    def flush() -> None:
+        nonlocal size
+        texts, size = kept.copy(), 0
+        kept.clear()
+        if texts:
+            output.write(texts)
+
+    def write(text: str) -> None:
+        nonlocal size
+        kept.append(text)
+        size += len(text)
+        if size >= _KEPT:
+            flush()
+
+    stack.callback(flush)
+    return write
+
+
+def _writer(values: dict[str, Any], write: Callable[[str], None], symbols: LiveSymbols) -> Writer:
+    from usdt.engine.programs.output.writer import JsonWriter, TextWriter  # noqa: PLC0415 - not for --help
 
     if values["form"] == "json":
         return JsonWriter(write, symbols, quiet=values["quiet"])

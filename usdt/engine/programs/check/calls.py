@@ -198,8 +198,8 @@ class CallChecker(BuiltinChecker):
         address = address_of(name)
         if address is None:
             shown = name.decode("utf-8", "backslashreplace")
-            reason = f"/proc/kallsyms shows no address of {shown!r} (see kernel.kptr_restrict)"
-            raise self.error(first, reason)
+            reason = "/proc/kallsyms shows no address of it (see kernel.kptr_restrict)"
+            raise self.error(first, f"Failed to resolve kernel symbol: {shown}: {reason}")
         return constant(address)
 
     def _call_macaddr(self, node: tree.Call) -> Value:

@@ -22,13 +22,17 @@ _MOST_KEYS = 1 << 26
 _DEFAULTS = {"max_strlen": 1024, "max_map_keys": 4096, "print_maps_on_exit": 1}
 _LIMITS = {"max_strlen": _MOST_STRING, "max_map_keys": _MOST_KEYS, "print_maps_on_exit": 1}
 _WORDS = {
+    "license": (  # those of which the kernel lets a program call all functions
+        *("GPL", "GPL v2", "GPL and additional rights"),
+        *("Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"),
+    ),
     "missing_probes": ("error", "warn", "ignore"),
     "stack_mode": ("bpftrace", "perf", "raw", "build_id"),
 }
 # Settings of bpftrace that change nothing here
 _OTHERS = frozenset(
     (
-        *("cache_user_symbols", "cpp_demangle", "lazy_symbolication", "license", "log_size"),
+        *("cache_user_symbols", "cpp_demangle", "lazy_symbolication", "log_size"),
         *("max_bpf_progs", "max_cat_bytes", "max_probes", "max_type_res_iterations"),
         *("on_stack_limit", "perf_rb_pages", "show_debug_info"),
         *("str_trunc_trailer", "unstable_import", "use_blazesym", "symbol_source"),

@@ -40,6 +40,7 @@ class ProgramResults:
         stop: ends the run.
         warn: writes a warning of the toolkit, such as that of a division by 0; by default ``say``.
         print_maps: whether maps are printed at the end.
+        ending: whether a signal has ended the run: system() runs no further commands then.
 
     Attributes:
         code: the exit code that the program asked for.
@@ -55,6 +56,7 @@ class ProgramResults:
         stop: Callable[[], object],
         warn: Callable[[str], object] | None = None,
         print_maps: bool = True,
+        ending: Callable[[], bool] = lambda: False,
     ) -> None:
         self.code = 0
         self._session = session
@@ -64,6 +66,8 @@ class ProgramResults:
         self._warn = warn or say
         self._stop = stop
         self._print_maps = print_maps
+        self._ending = ending
+        self._not_run = 0  # commands of system()
         # By the number of the event, as most programs print many of few kinds.
         self._readers: dict[int, list[Callable[[bytes], Any]]] = {}
         self._formatters: dict[int, Formatter] = {}
@@ -106,7 +110,10 @@ class ProgramResults:
             case EventKind.TIME:
                 self._writer.text("time", time_text(time.time_ns(), event.text))
             case EventKind.SYSTEM:
-                self._system(self._formatted(event, values))
+                if self._ending() and not event.at_end:
+                    self._not_run += 1
+                else:
+                    self._system(self._formatted(event, values))
             case EventKind.CAT:
                 self._cat(self._formatted(event, values))
             case EventKind.JOIN:
@@ -195,6 +202,8 @@ class ProgramResults:
     def finish(self, lost: list[Lost]) -> str:
         """Print the maps, in the order of their names; say what was lost."""
         self._writer.end()
+        if self._not_run:
+            self._say(f"commands of system() that the end of the run came before: {self._not_run}")
         if self._print_maps:
             for _, found in sorted(self._session.state.maps.items()):
                 rows = read_rows(found, self._session.map_of(found))
