@@ -18,7 +18,7 @@ from usdt.base.frozen import frozen
 from usdt.base.text import closest
 from usdt.tracefs.definitions import defined_names
 from usdt.tracefs.format import parse_format
-from usdt.tracefs.mount import tracefs
+from usdt.tracefs.mount import read_format, tracefs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -185,12 +185,7 @@ def _cached_format(event: Event) -> EventFormat:
 
 
 def _read_format(event: Event) -> EventFormat:
-    path = tracefs() / "events" / event.category / event.name / "format"
-    try:
-        text = path.read_text(errors="replace")
-    except OSError as err:
-        raise TracingError(f"tracepoint {event.full_name}: {path}: {err.strerror}") from err
-    return parse_format(text)
+    return parse_format(read_format(event.category, event.name))
 
 
 def record_size(form: EventFormat) -> int:

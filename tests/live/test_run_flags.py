@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from patience import patient
+from symbol_programs import compiled
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("ringbuf")]
 
@@ -110,3 +111,34 @@ def test_no_command_of_system_starts_after_a_signal(tmp_path: Path) -> None:
     assert process.returncode == 0, error
     assert path.read_text().endswith("end\n\n\n")
     assert re.search("commands of system.. that the end of the run came before: [1-9]", error)
+
+
+_WALK = """
+struct s { int a; };
+int walk(const struct s *s, int (*f)(int)) { return f(s->a); }
+int main(void) { return 0; }
+"""
+
+
+def test_arguments_are_listed(tmp_path: Path) -> None:
+    path = compiled(tmp_path, _WALK, "-g")
+    assert _run("-lv", f"uprobe:{path}:walk")[0].splitlines() == [
+        f"uprobe:{path}:walk",
+        "    const struct s* s",
+        "    int (*)(int) f",
+    ]
+    assert _run("-lv", f"uprobe:{path}:_start")[0] == f"uprobe:{path}:_start\n"
+    listed = _run("-lv", "t:syscalls:sys_enter_read")[0].splitlines()
+    assert listed[0] == "tracepoint:syscalls:sys_enter_read"
+    assert {"    unsigned int fd", "    char * buf"} <= {*listed}
+
+
+@pytest.mark.usefixtures("vmlinux_btf")
+def test_types_are_listed() -> None:
+    assert {"struct qstr", "struct qspinlock"} <= {*_run("-l", "struct q*")[0].splitlines()}
+    defined = _run("-lv", "struct  qstr")[0].splitlines()
+    assert (defined[0], defined[-1]) == ("struct qstr {", "};")
+    assert "\tconst unsigned char *name;" in defined
+    assert "PIDTYPE_PID = 0" in _run("-lv", "enum pid_type")[0]
+    _, error = _run("-l", "struct no_such_type", code=1)
+    assert error == "Error: the kernel has no type 'struct no_such_type'\n"

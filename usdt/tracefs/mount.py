@@ -21,7 +21,7 @@ from usdt.bpf.capabilities import privilege_hint
 if TYPE_CHECKING:
     from usdt.base.closeable import FD
 
-__all__ = ("MOUNT_POINT", "find_tracefs", "tracefs", "write_control", "write_hint")
+__all__ = ("MOUNT_POINT", "find_tracefs", "read_format", "tracefs", "write_control", "write_hint")
 
 MOUNT_POINT = "/sys/kernel/tracing"  # the kernel creates this folder since Linux 4.1
 _OLD_MOUNT_POINT = "/sys/kernel/debug/tracing"
@@ -56,6 +56,19 @@ def tracefs() -> Path:
         NotSupported: the kernel has no tracefs (CONFIG_TRACING).
     """
     return find_tracefs() or Path(f"/proc/self/fd/{_own_mount().fileno()}")
+
+
+def read_format(category: str, name: str) -> str:
+    """Return the text of an event's ``format`` file.
+
+    Raises:
+        TracingError: it cannot be read, or there is no such event.
+    """
+    path = tracefs() / "events" / category / name / "format"
+    try:
+        return path.read_text(errors="replace")
+    except OSError as err:
+        raise TracingError(f"tracepoint {category}:{name}: {path}: {err.strerror}") from err
 
 
 @functools.cache

@@ -176,10 +176,14 @@ class ProgramSession(RingBufferSession):
             return []
         return super().attach(request, points, declared=declared)
 
-    def names(self) -> list[str]:
-        """Return the names of the probes that were found, before :meth:`start`."""
+    def found(self) -> list[tuple[str, AttachPoint]]:
+        """Return the names of the probes that were found, before :meth:`start`, and where."""
         found = [(self.asked(request), points) for request, points in self._waiting or ()]
-        return [full_name(one.kind, one.text, point) for one, points in found for point in points]
+        return [
+            (full_name(one.kind, one.text, point), point)
+            for one, points in found
+            for point in points
+        ]
 
     def check_items(self, request: ProbeText, point: AttachPoint) -> LanguageError | None:
         """Return None: the program is checked when all probes are known."""

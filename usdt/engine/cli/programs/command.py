@@ -59,7 +59,7 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 @click.option("--dry-run", is_flag=True, help="Attach the probes, then end: nothing runs.")
 @click.option("--info", is_flag=True, help="Show what of this kernel programs can use.")
 @click.option("--usdt-file-activation", is_flag=True, hidden=True)  # as it always is here
-@click.option("-v", "--verbose", count=True, help="Twice: show the instructions of the probes.")
+@click.option("-v", "--verbose", count=True, help="With -l: show arguments. Twice: instructions.")
 @version_option
 def run(**values: Any) -> int:
     """Run a program in bpftrace's language."""

@@ -67,7 +67,7 @@ def _list(values: dict[str, Any]) -> int:
             f"Treating '{words[0]}' as a search pattern."
         )
     source, rest = _source(values) if program else (None, words)
-    for name in list_probes(source, rest, values["pids"]):
+    for name in list_probes(source, rest, values["pids"], verbose=values["verbose"] > 0):
         click.echo(name)
     return 0
 
