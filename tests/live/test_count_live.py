@@ -150,6 +150,25 @@ def test_the_largest_alone(threads: Fixture) -> None:
     assert tool.closing == (900, 0)
 
 
+@pytest.mark.parametrize("sort", [(), ("--sort", "count")], ids=["found first", "sorted"])
+def test_the_largest_groups_alone(threads: Fixture, sort: tuple[str, ...]) -> None:
+    words = ("threads:hit(arg1 < 50)", "threads:main", "--by", "arg0")
+    for shown, probes in ((2, words[:1]), (3, words[:2])):
+        with aggregating(
+            "count", "-p", threads.pid, *probes, *words[2:], "--top", shown, *sort
+        ) as tool:
+            threads.fire()
+            tool.process.send_signal(signal.SIGINT)
+            tool.finish()
+        *results, left_out = tool.records
+        everything = 400 if len(probes) == 1 else 500
+        counts = [line["count"] for line in results]
+        assert len(counts) == shown
+        assert sum(counts) + left_out["left_out"]["count"] == everything
+        assert left_out["left_out"]["largest"] <= min(counts)
+        assert tool.closing == (everything, 0)
+
+
 @pytest.mark.parametrize("by", [(), ("--by", "arg0")], ids=["by probe", "by key"])
 def test_intervals_add_up(threads: Fixture, by: tuple[str, ...]) -> None:
     with aggregating("count", "-p", threads.pid, "threads:hit", "-i", 0.1, *by) as tool:

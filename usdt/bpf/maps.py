@@ -222,6 +222,19 @@ class Map(Closeable):
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield every entry, read in batches if the kernel can (Linux 5.6; per-CPU arrays 5.13)."""
+        key_size, value_size = self.spec.key_size, self.value_size
+        for keys, values in self.batches():
+            for index in range(len(keys) // key_size):
+                yield (
+                    keys[index * key_size : (index + 1) * key_size],
+                    values[index * value_size : (index + 1) * value_size],
+                )
+
+    def batches(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the keys of some entries and their values, each one after the other, until the end.
+
+        Reading is that of :meth:`items`, without an object for each entry.
+        """
         try:
             yield from self._batches()
         except SyscallError as err:
@@ -249,10 +262,10 @@ class Map(Closeable):
             keys = bytearray(self.spec.key_size * size)
             values = bytearray(self.value_size * size)
             number, done = self._batch(position, following, keys, values, size)
-            for index in range(number):
-                key = keys[index * self.spec.key_size : (index + 1) * self.spec.key_size]
-                value = values[index * self.value_size : (index + 1) * self.value_size]
-                yield bytes(key), bytes(value)
+            yield (
+                bytes(keys[: number * self.spec.key_size]),
+                bytes(values[: number * self.value_size]),
+            )
             if done:
                 return
             left -= number

@@ -27,6 +27,7 @@ from usdt.engine.aggregate.codegen.keys import EPOCH, python_map
 from usdt.engine.aggregate.codegen.pairs import PLACES, STARTS, THREADS, UNPAIRED, start_size
 from usdt.engine.aggregate.codegen.values import NUMBERS, SPREAD, ZEROS
 from usdt.engine.aggregate.keys import HEADER, PythonStack
+from usdt.engine.aggregate.largest import are_distinct, hits_of, largest
 from usdt.engine.aggregate.pairs import Pairing
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
 from usdt.engine.aggregate.stack_keys import StackKeys
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import UprobeMethod
     from usdt.engine.aggregate.keys import Stack
+    from usdt.engine.aggregate.largest import Largest
     from usdt.engine.aggregate.pairs import UnpairedCounts
     from usdt.engine.aggregate.planning import ResultColumns
     from usdt.engine.aggregate.spec import Aggregation
@@ -334,6 +336,32 @@ class AggregateSession(BpfSession):
         says whether the values have percentiles, if they were requested.
         """
         return _rows(self._read_epoch(self._epoch, distributions=distributions))
+
+    def hits(self) -> int:
+        """Return the number of hits so far; of the current interval, if values have keys."""
+        aggregation = self.aggregation
+        if aggregation.keyed and not aggregation.intervals and VALUES in self._maps:
+            return hits_of(self._maps[VALUES], aggregation)
+        return sum(row.value.count for row in self.read(distributions=False))
+
+    def read_largest(self, number: int) -> tuple[list[Row], Largest] | None:
+        """Return the results with the most hits so far, and what the others are.
+
+        None if only :meth:`read` can tell: entries of the map may be parts of one result.
+        """
+        layouts, aggregation = self._aggregates.layouts, self.aggregation
+        plain = aggregation.keyed and not aggregation.intervals and aggregation.resolution is None
+        if not plain or len(layouts) != 1 or VALUES not in self._maps or GROUPS in self._maps:
+            return None
+        (layout,) = layouts
+        if not are_distinct(layout.keys):
+            return None
+        found = largest(self._maps[VALUES], aggregation, number)
+        rows = [
+            Row(layout.source, layout.keys.read(k), unpack(aggregation, v, signed=layout.signed))
+            for k, v in found.entries
+        ]
+        return rows, found
 
     def read_interval(self) -> list[Row]:
         """Return the results since the last call, and start the next interval."""

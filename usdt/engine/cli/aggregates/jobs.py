@@ -18,7 +18,7 @@ from usdt.engine.aggregate.output.json import (
     result_line,
 )
 from usdt.engine.aggregate.output.text import folded_lines, histograms, table
-from usdt.engine.aggregate.results import Results, top_of
+from usdt.engine.aggregate.results import LeftOut, Results, top_of
 from usdt.engine.aggregate.session import AggregateSession, Row
 from usdt.engine.aggregate.spec import is_pattern
 from usdt.engine.aggregate.values import NONE, total
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.base.terminal.look import Look
-    from usdt.engine.aggregate.results import LeftOut, Result
+    from usdt.engine.aggregate.results import Result
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
@@ -139,7 +139,7 @@ class AggregateJob:
         """Return the number of hits so far."""
         if self.aggregate.interval is not None or self.total:
             return self.total
-        return sum(row.value.count for row in self.aggregates.read(distributions=False))
+        return self.aggregates.hits()
 
     def finish(self, lost: list[Lost]) -> str:
         """Write the last results and the losses; return the closing line."""
@@ -147,13 +147,23 @@ class AggregateJob:
         if self.aggregate.interval is not None:
             self._interval(last=True)
         else:
-            rows = [*self.aggregates.read(), *self._zeros()]
+            rows, beyond = self._last_rows()
             self._count(rows)
+            self.total += beyond.count
             if self.live:
                 self.display.clear()
-            self._write(rows)
+            self._write(rows, beyond)
         self._report_losses(lost)
         return closing_line(self.total, lost)
+
+    def _last_rows(self) -> tuple[list[Row], LeftOut]:
+        # The rows at the end, and what was left out of a million before anybody looks at it.
+        top = self.aggregate.top
+        largest = self.aggregates.read_largest(top) if top and not self.aggregate.sort else None
+        if largest is None:
+            return [*self.aggregates.read(), *self._zeros()], LeftOut()
+        rows, found = largest
+        return rows, LeftOut(found.others, found.hits, found.most)
 
     def _count(self, rows: list[Row]) -> None:
         self.total += sum(row.value.count for row in rows)
@@ -180,10 +190,10 @@ class AggregateJob:
         # What marks an interval of --align that the beginning or the end of the run has cut.
         return "  (partial)" if self.aggregate.align and self.schedule.partial else ""
 
-    def _write(self, rows: list[Row]) -> None:
+    def _write(self, rows: list[Row], beyond: LeftOut | None = None) -> None:
         if self.options.output.pictures is not None:
             self._draw_stacks(rows)
-        elif lines := self._lines(rows, self.output.look):
+        elif lines := self._lines(rows, self.output.look, beyond or LeftOut()):
             self.output.write(lines)
 
     def _draw_stacks(self, rows: list[Row]) -> None:
@@ -202,8 +212,9 @@ class AggregateJob:
             say(notice)
         return found
 
-    def _lines(self, rows: list[Row], look: Look) -> list[str]:
+    def _lines(self, rows: list[Row], look: Look, beyond: LeftOut) -> list[str]:
         shown, left_out = self._shown(rows)
+        left_out = left_out.plus(beyond)
         if self.options.output.folded:
             return folded_lines(shown, weighted=self.aggregation.weighted)
         if self.options.output.as_json:
@@ -272,7 +283,7 @@ class AggregateJob:
 
     def _draw(self, rows: list[Row]) -> None:
         width, height = self.display.size()
-        shown = self._lines(rows, replace(self.output.look, width=width))
+        shown = self._lines(rows, replace(self.output.look, width=width), LeftOut())
         lines = [cut(line.rstrip("\n"), width) + "\n" for line in shown]
         if self._tabular and len(lines) > height:  # the largest come last
             lines = [lines[0], *lines[len(lines) - height + 1 :]]
