@@ -159,6 +159,7 @@ class Btf:
         self._data = data
         self._header = header
         self._types: dict[int, Type] = {0: _VOID}
+        self._found: dict[tuple[str, tuple[Kind, ...]], list[int]] = {}
         self._strings_before: int = base.strings_end if base else 0
         self._alignments: dict[int, int] = {}
         if base and base.order != self.order:
@@ -296,8 +297,14 @@ class Btf:
         """Return the IDs of all types with this name and one of these kinds, the base's first.
 
         This searches the strings for the name and the records for its offset. It takes a few
-        milliseconds; decoding all types takes a third of a second.
+        milliseconds, the first time; decoding all types takes a third of a second.
         """
+        found = self._found.get((name, kinds))
+        if found is None:
+            found = self._found[name, kinds] = self._find(name, kinds)
+        return [*found]
+
+    def _find(self, name: str, kinds: tuple[Kind, ...]) -> list[int]:
         wanted = encoded(name)
         if not wanted or b"\0" in wanted:
             return []
