@@ -11,7 +11,7 @@ import operator
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ("field", "fields_of", "frozen", "replace")
 
@@ -78,6 +78,8 @@ def _initializer(
     made: type[Any], names: tuple[str, ...], fields: dict[str, _Field]
 ) -> Callable[..., None]:
     setters = [made.__dict__[name].__set__ for name in names]
+    defaults = tuple(fields[name].default for name in names)
+    least = max((at for at, one in enumerate(defaults, 1) if one is _MISSING), default=0)
 
     def complete(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         if len(given) > len(names):
@@ -93,7 +95,10 @@ def _initializer(
         return values
 
     def __init__(self: Any, *given: Any, **named: Any) -> None:  # noqa: N807 - it becomes one
-        values = complete(given, named) if named or len(given) != len(names) else given
+        if not named and least <= len(given) <= len(names):
+            values: Sequence[Any] = given + defaults[len(given) :]
+        else:
+            values = complete(given, named)
         for put, value in zip(setters, values, strict=True):
             put(self, value)
 

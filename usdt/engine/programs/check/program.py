@@ -41,17 +41,55 @@ def check(state: ProgramState, probes: Sequence[ProbeAt]) -> list[ProbeBody]:
         LanguageError: a name is unknown, or values do not fit.
         NotSupported: this kernel cannot run it.
     """
+    checks = [_Check(state, one) for one in probes]
     for _ in range(_MOST_PASSES):
-        state.changed = state.waiting = False
-        for one in probes:
-            _statements(state, one)
-        if not state.changed and (state.guessing or not state.waiting):
+        before = state.changes
+        for one in checks:
+            one.repeat()
+        waiting = any(one.waiting for one in checks)
+        if state.changes == before and (state.guessing or not waiting):
             break
-        state.guessing = not state.changed
+        state.guessing = state.changes == before
     _check_options(state)
     state.final = True
-    state.changed = state.waiting = False
-    return [check_one(state, one) for one in probes]
+    return _bodies(state, checks)
+
+
+class _Check:
+    # The check of a probe, which is repeated when types have changed since.
+    def __init__(self, state: ProgramState, probe: ProbeAt) -> None:
+        self._state = state
+        self._changes = -1  # those before the check whose result is kept
+        self.probe = probe
+        self.waiting = False
+        self.statements: tuple[Statement, ...] = ()
+
+    @property
+    def current(self) -> bool:
+        return self._changes == self._state.changes
+
+    def repeat(self) -> None:
+        if self.current:
+            return
+        before = self._state.changes
+        self.statements = _statements(self._state, self.probe)
+        self.waiting = self._state.waiting
+        # A guess is no result: the last pass refuses what nothing is known of.
+        self._changes = -1 if self.waiting or self._state.guessing else before
+
+
+def _bodies(state: ProgramState, checks: Sequence[_Check]) -> list[ProbeBody]:
+    # Places of a probe mostly do the same: their code is measured once.
+    made: list[ProbeBody] = []
+    for one in checks:
+        site = one.probe.site
+        if not one.current:
+            made.append(check_one(state, one.probe))
+        elif made and (made[-1].statements, made[-1].kernel) == (one.statements, site.kernel):
+            made.append(made[-1])
+        else:
+            made.append(_body(one.statements, site))
+    return made
 
 
 def _check_options(state: ProgramState) -> None:
@@ -69,16 +107,21 @@ def check_one(state: ProgramState, one: ProbeAt) -> ProbeBody:
         LanguageError: as :func:`check`; also if it needs wider types than those that are in use.
         NotSupported: this kernel cannot run it.
     """
+    before = state.changes
     statements = _statements(state, one)
-    if state.changed:
+    if state.changes != before:
         reason = f"{one.site.probe}: its values are larger than those of the maps in use"
         raise state.error(one.probe.start, reason)
+    return _body(statements, one.site)
+
+
+def _body(statements: tuple[Statement, ...], site: Site) -> ProbeBody:
     check_kernel(statements)
-    kernel = one.site.kernel
-    return ProbeBody(statements, kernel, scratch_size(statements, kernel=kernel))
+    return ProbeBody(statements, site.kernel, scratch_size(statements, kernel=site.kernel))
 
 
 def _statements(state: ProgramState, one: ProbeAt) -> tuple[Statement, ...]:
+    state.waiting = False
     state.at_end = one.site.kind == "end"
     try:
         return StatementChecker(state, one.site).probe(one.probe)

@@ -115,8 +115,8 @@ class ProgramState:
         user_symbols: whether symbols of processes are shown.
         outlive: by probe and name, where the variables are first assigned that are used behind
             the block in which they are made.
-        changed: whether a type has become known, or wider, in this pass.
-        waiting: whether a statement was left out of this pass for a type that is not known yet.
+        changes: how often a type has become known, or wider.
+        waiting: whether a statement of the probe was left out for a type that is not known yet.
         guessing: whether such types are taken for int64, because no pass finds more.
         at_end: whether the probe ``end`` is checked.
         final: whether types that are not known yet are errors.
@@ -151,7 +151,7 @@ class ProgramState:
         self.user_symbols = False
         self.variables: dict[tuple[int, int], Type] = {}
         self.outlive: dict[tuple[int, str], int] = {}
-        self.changed = False
+        self.changes = 0
         self.waiting = False
         self.guessing = False
         self.final = False
@@ -218,13 +218,13 @@ class ProgramState:
 
     def _widened(self, known: Type | None, type_: Type, start: int, what: str) -> Type:
         if known is None:
-            self.changed = True
+            self.changes += 1
             return type_
         both = joined(known, type_)
         if both is None:
             reason = f"{what}: {spelled(known)} elsewhere, here {spelled(type_)}"
             raise self.error(start, reason)
-        self.changed = self.changed or both != known
+        self.changes += both != known
         return both
 
     def common(self, one: Type, two: Type) -> Type | None:

@@ -246,7 +246,7 @@ class ValueChecker:
         found = self.ended.get(name)
         if found is not None:
             self.state.outlive[self.site.index, name] = self.made_at[found.number]
-            self.state.changed = True
+            self.state.changes += 1
         return found
 
     def _signed(self, node: Node, type_: Type) -> Node:
