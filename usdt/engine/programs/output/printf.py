@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.engine.programs.check.formats import Conversion, conversions
 from usdt.engine.programs.output.values import escaped, shown
-from usdt.engine.programs.types import IntegerType, ShownAs, StringType
+from usdt.engine.programs.types import IntegerType, StringType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,12 +38,8 @@ class Formatter:
             if _is_pythons(conversion, kind):
                 letter = "s" if conversion.letter == "s" else "d"
                 parts.append(f"%{conversion.flags}{conversion.width}{letter}")
-                if (
-                    conversion.letter in ("d", "i")
-                    and isinstance(kind, IntegerType)
-                    and not kind.signed
-                ):
-                    self._changes.append((index, _signed))
+                if isinstance(kind, IntegerType) and (cut := _cut(conversion, kind)) is not None:
+                    self._changes.append((index, cut))
             else:
                 change = functools.partial(_converted, conversion, kind, symbols=symbols)
                 parts.append("%s")
@@ -59,8 +55,16 @@ class Formatter:
         return self._template % tuple(values)
 
 
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
+def _cut(conversion: Conversion, kind: IntegerType) -> Callable[[int], int] | None:
+    # What makes a number one of the bits of a conversion; None where all numbers of a type are.
+    bits = _BITS[conversion.size]
+    if conversion.letter == "u":
+        return None if kind.size * 8 <= bits else (lambda value: value & (1 << bits) - 1)
+    if kind.size * 8 < bits or (kind.signed and kind.size * 8 == bits):
+        return None
+    half = 1 << bits - 1
+    whole = (1 << bits) - 1
+    return lambda value: (value + half & whole) - half
 
 
 def _is_pythons(conversion: Conversion, kind: Type) -> bool:
@@ -91,25 +95,21 @@ def _converted(conversion: Conversion, kind: Type, value: Any, symbols: Symbols)
         if conversion.precision is not None:
             made = made[: int(conversion.precision or 0)]
         return _padded(made, conversion)
-    return _number(conversion, kind, int(value))
+    return _number(conversion, int(value))
 
 
-def _number(conversion: Conversion, kind: Type, value: int) -> str:
+def _number(conversion: Conversion, value: int) -> str:
     letter = conversion.letter
     if letter == "c":
         return _padded(chr(value & 0xFF), conversion)
     if letter == "p":
         return _padded(hex(value & (1 << 64) - 1), conversion)
     size = conversion.size
-    # Without a size a decimal number is whole, where C would cut it to an int.
-    bits = 64 if not size and letter in "diu" else _BITS[size]
+    bits = _BITS[size]  # without a size an int: C cuts the number to it, and so does bpftrace
     if letter in "di":
         value &= (1 << bits) - 1
         value -= (1 << bits) if value >> (bits - 1) else 0
     else:
-        narrow = isinstance(kind, IntegerType) and kind.size < 8 and kind.shown is ShownAs.NUMBER
-        if value < 0 and narrow and isinstance(kind, IntegerType):
-            bits = min(bits, kind.size * 8)
         value &= (1 << bits) - 1
     flags = conversion.flags
     digits = {"x": f"{abs(value):x}", "X": f"{abs(value):X}", "o": f"{abs(value):o}"}.get(
