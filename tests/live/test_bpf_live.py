@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from house import ROOT
-from skips import need_program
+from skips import need_program, running_kernel
 
 from usdt.base.errors import NotSupported, SyscallError, VerifierError
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.bpf import features
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, Command, Helper, MapType
 from usdt.bpf.asm.assembler import Assembler
@@ -23,6 +24,7 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.capabilities import missing_capabilities
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
 from usdt.bpf.program import ProgramSpec
+from usdt.engine.compiler.codegen.current_task import comm_offset
 
 _HASHES = (MapType.HASH, MapType.LRU_HASH, MapType.PERCPU_HASH, MapType.LRU_PERCPU_HASH)
 _ARRAYS = (MapType.ARRAY, MapType.PERCPU_ARRAY)
@@ -426,3 +428,9 @@ def test_both_capabilities_are_enough() -> None:
 
 def test_root_lacks_nothing() -> None:
     assert missing_capabilities() == [] or os.geteuid() != 0
+
+
+def test_names_of_threads_are_loaded_where_the_kernel_describes_its_tasks() -> None:
+    described = features.have_vmlinux_btf() and running_kernel() >= (5, 11)
+    if KERNEL_WORD_SIZE == 8:  # the compilers of 32-bit kernels may lack such loads
+        assert (comm_offset() is not None) is described

@@ -33,7 +33,6 @@ __all__ = (
     "have_fetching_atomics",
     "have_kprobe_multi",
     "have_kprobes",
-    "have_loads_from_task",
     "have_loops",
     "have_raw_cookies",
     "have_ringbuf",
@@ -44,6 +43,7 @@ __all__ = (
     "have_vmlinux_btf",
     "kprobe_session",
     "programs_are_preemptible",
+    "takes_loads_from_task",
 )
 
 
@@ -98,7 +98,7 @@ def have_ancestor_cgroups() -> bool:
 
 
 @functools.cache
-def have_loads_from_task(offset: int) -> bool:
+def takes_loads_from_task(offset: int) -> bool:
     """Loads from the current task's memory. Linux 5.11, commit 3ca1032ab7ab; needs BTF.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2
-from usdt.bpf.features import have_loads_from_task
+from usdt.bpf.features import takes_loads_from_task
 from usdt.btf.kernel_offsets import member_offsets
 
 if TYPE_CHECKING:
@@ -46,4 +46,4 @@ def emit_comm(asm: Assembler, base: Reg, offset: int) -> None:
 def comm_offset() -> int | None:
     """Return where struct task_struct has ``comm``; None if programs cannot load it from there."""
     found = member_offsets("task_struct", "comm")
-    return found[0] if found and have_loads_from_task(found[0]) else None
+    return found[0] if found and takes_loads_from_task(found[0]) else None
