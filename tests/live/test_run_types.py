@@ -122,6 +122,8 @@ def test_all_fields_of_a_tracepoint_as_a_record(run: Run) -> None:
 
 
 _REFUSED = {
+    "@x[0] = ();": "() has no bytes that a map can store",
+    "@x[((), ())] = 1;": "((), ()) has no bytes that a map can store",
     "print((uint8[16])1);": "int64 cannot be cast to uint8[16]",
     "print((int32)(1, 2));": "(int64, int64) cannot be cast to int32",
     '$a = "abc"; print((string[2])$a);': "string[4] cannot be cast to string[2]",

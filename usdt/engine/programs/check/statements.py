@@ -197,8 +197,8 @@ class StatementChecker(CallChecker):
             return AddToMap(found.variable, key, kind, number)
         before = constant(0) if node.op == "=" else self.value(target)
         stored = self._operand(node, before)
-        self.key_type(stored, node.value)
-        widened = self.state.widen_value(found, stored.type, node.start)
+        own = self.type_in_map(stored, node.value)
+        widened = self.state.widen_value(found, own, node.start)
         return SetMap(found.variable, key, self.filled(stored, widened), widened)
 
     def _aggregate(self, node: tree.Call) -> tuple[AggregateType, Scalar | None]:

@@ -49,6 +49,7 @@ from usdt.engine.programs.types import (
     TupleType,
     Type,
     is_number,
+    size_of,
     spelled,
 )
 from usdt.engine.programs.variables import Variable
@@ -275,7 +276,7 @@ class ValueChecker:
     def key(self, found: MapState, node: tree.Expression) -> Value:
         """Return a key of a map, as wide as the widest of its keys."""
         key = self.value(node)
-        kind = self.state.widen_key(found, self.key_type(key, node), node.start, keyed=True)
+        kind = self.state.widen_key(found, self.type_in_map(key, node), node.start, keyed=True)
         return self.filled(key, kind)
 
     def key_type(self, key: Value, node: tree.Expression) -> Type:
@@ -283,6 +284,13 @@ class ValueChecker:
         if isinstance(key.type, NoType | AggregateType):
             raise self.error(node, f"{spelled(key.type)} is no value that can be stored")
         return key.type
+
+    def type_in_map(self, value: Value, node: tree.Expression) -> Type:
+        """Return the type of a key or value of a map; the kernel has none of 0 bytes."""
+        kind = self.key_type(value, node)
+        if not size_of(kind):
+            raise self.error(node, f"{spelled(kind)} has no bytes that a map can store")
+        return kind
 
     def filled(self, value: Value, type_: Type) -> Value:
         """Return a value as one of a type whose strings may be larger."""
