@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fixtures import build
 
 from usdt.base.errors import ProgramError
 
@@ -85,6 +87,16 @@ def test_usermode_says_where_a_probe_is(run: Run) -> None:
     assert run("BEGIN { print(usermode); print(usermode()); exit(); }") == "1\n1\n"
     with pytest.raises(ProgramError, match=r"usermode is not supported yet .* kind interval"):
         run("interval:ms:1 { print(usermode); exit(); }")
+
+
+def test_symbols_are_names_without_offsets(run: Run) -> None:
+    text = 'BEGIN { $a = kaddr("_stext"); print(ksym($a + 1)); print(ksym(1)); exit(); }'
+    name, unknown = run(text).split()
+    assert re.fullmatch(r"\w+", name)
+    assert unknown == "0x1"
+    path = build("default", "loop")
+    at_main = f'uprobe:{path}:main {{ print(usym(reg("ip"))); exit(); }}'
+    assert run(at_main, command=f"{path} -q -n 1").split() == ["main"]
 
 
 def test_kaddr_is_the_address_of_a_symbol(run: Run) -> None:

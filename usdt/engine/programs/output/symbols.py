@@ -58,12 +58,12 @@ class LiveSymbols:
         user.look()
 
     def kernel(self, address: int) -> str:
-        """Return the name of an address of the kernel."""
-        return _named(self._kernel_symbols().frame(address), address)
+        """Return the function or variable of the kernel that an address is in, for ksym()."""
+        return self._kernel_symbols().frame(address).symbol or f"{address:#x}"
 
     def user(self, address: int, pid: int) -> str:
-        """Return the name of an address of a process."""
-        return _named(self._user_symbols().frame(pid, address), address)
+        """Return the function or variable of a process that an address is in, for usym()."""
+        return self._user_symbols().frame(pid, address).symbol or f"{address:#x}"
 
     def stack(self, type_: StackType, number: int, pid: int) -> Sequence[str]:
         """Return the frames of a stack; none if the kernel recorded none."""
