@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 from patience import patient
 
+from usdt.base.errors import TracingError
+from usdt.targets.search.libraries import find_library
+from usdt.tracefs.mount import read_format
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,6 +40,64 @@ _STAT = "import os\ntry: os.statvfs('/no/such/file')\nexcept OSError: pass\n"
 _EXEC = "import os\nos.execv('/bin/echo', ['echo', 'one', 'two words'])\n"
 _BUSY = "import time\nwhile time.process_time() < 0.3: pass\n"  # some thirty samples of cpuwalk
 
+_SHELL = """
+import os, pty, select
+pid, terminal = pty.fork()
+if not pid:
+    os.execv("/bin/bash", ["bash", "--norc", "-i"])
+os.write(terminal, b"echo one two\\nexit\\n")
+try:
+    while select.select([terminal], [], [], 60)[0] and os.read(terminal, 4096):
+        pass
+except OSError:  # the shell has ended
+    pass
+os.waitpid(pid, 0)
+"""
+_HOST = "import socket\nsocket.getaddrinfo('localhost', 80)\n"
+_TLS = """
+import ssl
+server, client = (ssl.SSLContext(one) for one in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+for one in (server, client):  # without a certificate
+    one.maximum_version = ssl.TLSVersion.TLSv1_2
+    one.set_ciphers("aNULL:@SECLEVEL=0")
+there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+waiting = [server.wrap_bio(there, back, server_side=True), client.wrap_bio(back, there)]
+while waiting:
+    for one in [*waiting]:
+        try:
+            one.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        waiting.remove(one)
+"""
+_THREAD = "import threading\nthreading.Thread(target=print).start()\n"
+_WRITE = """
+import os, tempfile
+with tempfile.TemporaryFile(dir=".") as file:
+    file.write(bytes(1 << 20))
+    file.flush()
+    os.fsync(file.fileno())
+    file.write(bytes(1 << 20))
+    file.flush()
+    os.sync()
+"""
+# In a network of its own, whose only device goes down while a connection has data to send.
+_DROP = """
+import ctypes, fcntl, socket, struct
+assert ctypes.CDLL(None).unshare(0x40000000) == 0  # CLONE_NEWNET
+def set_up(flags):
+    with socket.socket() as one:
+        fcntl.ioctl(one, 0x8914, struct.pack("16sh14x", b"lo", flags))  # SIOCSIFFLAGS
+set_up(1)
+with socket.create_server(("127.0.0.1", 0)) as server:
+    client = socket.create_connection(server.getsockname())
+    accepted, _ = server.accept()
+    set_up(0)
+    client.send(b"x")
+"""
+_LOADS = "import time\ntime.sleep(1.5)\n"
+
 # Script → what a process does, and what the script prints of it while it runs or at the end.
 _SCRIPTS = {
     "naptime": (_SLEEP, r"^[\d:]{8} +\d+ +\S+ +{pid} +\S+ +0\.123$"),
@@ -49,8 +111,18 @@ _SCRIPTS = {
     "cpuwalk": (_BUSY, r"^\[[^|]+ [1-9]\d* \|@"),
     "runqlat": (_BUSY, r"^\[[^|]+ [1-9]\d* \|@"),
     "syscount": (_BUSY, r"^@process\[\S+\]: [1-9]\d*$"),
+    "runqlen": (_BUSY, r"^\[0, 1\) +[1-9]"),
+    "loads": (_LOADS, r"^[\d:]{8} load averages:( \d+\.\d{3}){3}$"),
+    "bashreadline": (_SHELL, r"^[\d:]{8} +\d+ +echo one two$"),
+    "gethostlatency": (_HOST, r"^[\d:]{8} +{pid} +\S+ +\d+ localhost$"),
+    "threadsnoop": (_THREAD, r"^\d+ +{pid} +\S+ +\w+$"),
+    "sslsnoop": (_TLS, r"^\d+ +{pid} +\S+ +\d+ +1 SSL_do_handshake$"),
+    "ssllatency": (_TLS, r"^@stat\[SSL_do_handshake\]: count 2, "),
+    "bitesize": (_WRITE, r"^@\[\S+\]:\n\["),
+    "writeback": (_WRITE, r"^[\d:]{8} +\S+ +\d+ +sync +\d+\.\d{3}$"),
+    "tcpdrop": (_DROP, r"^[\d:]{8} +{pid} +\S+ +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +ESTABLISHED"),
 }
-_AT_END = ("cpuwalk", "runqlat", "syscount")
+_AT_END = ("cpuwalk", "runqlat", "syscount", "runqlen", "ssllatency", "bitesize")
 
 _ROOT = "import os\nos.chroot('/')\n"
 _UNIX = """
@@ -145,6 +217,7 @@ def _saw(
     ("outputs", "name"), [(n, n) for n in _SCRIPTS], indirect=["outputs"], ids=_SCRIPTS
 )
 def test_what_a_script_prints(outputs: tuple[Path, subprocess.Popen[str]], name: str) -> None:
+    _skip_without_its_needs(name)
     _saw(outputs, *_SCRIPTS[name], at_end=name in _AT_END)
 
 
@@ -153,6 +226,49 @@ def _functions() -> frozenset[str]:
     command = [str(_COMMAND.with_name("kprobe")), "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True)
     return frozenset(listed.stdout.split())
+
+
+def _has_member(structure: str, name: str) -> bool:
+    command = [str(_COMMAND.with_name("kprobe")), "info", "--type", f"struct {structure}"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    return re.search(rf"\W{name}\W", shown.stdout) is not None
+
+
+def _has_disk() -> bool:
+    return any(not one.name.startswith(("loop", "ram")) for one in Path("/sys/block").iterdir())
+
+
+# Script → what it needs of a machine, and whether this one has it.
+_NEEDS = {
+    "runqlen": ("struct cfs_rq.nr_running", lambda: _has_member("cfs_rq", "nr_running")),
+    "biosnoop": ("struct request_queue.disk", lambda: _has_member("request_queue", "disk")),
+    "tcpdrop": (
+        "reasons of skb:kfree_skb (Linux 5.17)",
+        lambda: "enum skb_drop_reason" in _event_format("skb", "kfree_skb"),
+    ),
+    "loads": (
+        "avenrun in /proc/kallsyms (CONFIG_KALLSYMS_ALL)",
+        lambda: " avenrun\n" in Path("/proc/kallsyms").read_text(),
+    ),
+    "bashreadline": ("/bin/bash", Path("/bin/bash").exists),
+    "sslsnoop": ("OpenSSL", lambda: find_library("libssl")),
+    "ssllatency": ("OpenSSL", lambda: find_library("libssl")),
+    "bitesize": ("a disk", _has_disk),
+    "writeback": ("a disk", _has_disk),
+}
+
+
+def _event_format(category: str, name: str) -> str:
+    try:
+        return read_format(category, name)
+    except TracingError:
+        return ""
+
+
+def _skip_without_its_needs(name: str) -> None:
+    what, have = _NEEDS.get(name, ("", lambda: True))
+    if not have():
+        pytest.skip(f"{name}.bt needs {what}")
 
 
 def _lacking(name: str) -> list[str]:
@@ -178,6 +294,7 @@ def test_what_a_script_of_functions_prints(
         assert run.wait(patient(60)) == 1, output.read_text()
         assert re.fullmatch(f"Error: .*({'|'.join(lacking)}).*\n", output.read_text())
         pytest.skip(f"this kernel lacks {' and '.join(lacking)}, or lets nobody probe them")
+    _skip_without_its_needs(name)
     if load is not None:
         _saw(outputs, load, pattern, at_end=name in ("tcpsynbl", "vfscount"))
         return

@@ -18,6 +18,7 @@ from usdt.targets.search.ldcache import CacheEntry, parse_cache
 from usdt.targets.search.libraries import (
     find_library,
     in_root,
+    is_placeholder,
     library_names,
     name_rank,
     read_dynamic,
@@ -135,6 +136,24 @@ def test_libc_is_the_one_that_runs(word: str) -> None:
     if not (found := find_library(word)) and not CACHE.exists():
         pytest.skip("needs glibc")
     assert Path(found[0]).samefile(system_libc())
+
+
+def test_what_is_a_part_of_libc_is_found_there(tmp_path: Path) -> None:
+    libc = system_libc()
+    for name in ("libc.so.6", "libpthread.so.0"):
+        shutil.copy(libc, tmp_path / name)
+    environment = {"LD_LIBRARY_PATH": str(tmp_path)}
+    word = "libpthread"
+    assert find_library(word, environment=environment)[0] == f"{tmp_path}/libpthread.so.0"
+    assert not is_placeholder(f"{tmp_path}/libpthread.so.0")
+    # The start of a library, and the name that glibc leaves in what is left of this one.
+    start = libc.read_bytes()[:4096]
+    (tmp_path / "libpthread.so.0").write_bytes(start + b"\0__libpthread_version_placeholder\0")
+    assert is_placeholder(f"{tmp_path}/libpthread.so.0")
+    assert find_library(word, environment=environment)[0] == f"{tmp_path}/libc.so.6"
+    (tmp_path / "libc.so.6").unlink()
+    assert find_library(word, environment=environment)[0] == f"{tmp_path}/libpthread.so.0"
+    assert not is_placeholder("/no/such/libpthread.so.0")
 
 
 def test_only_the_word_size_asked_for() -> None:

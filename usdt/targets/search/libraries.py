@@ -7,7 +7,7 @@ another mount namespace. :func:`in_root` converts such a path to one that this p
 """
 
 # Importing pathlib takes 6 ms, and thousands of names are looked at:
-# ruff: noqa: PTH100, PTH115, PTH116, PTH120, PTH123, PTH208
+# ruff: noqa: PTH100, PTH110, PTH115, PTH116, PTH119, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ __all__ = (
     "dependencies",
     "find_library",
     "in_root",
+    "is_placeholder",
     "library_names",
     "name_rank",
     "read_dynamic",
@@ -44,6 +45,11 @@ _MAX_CACHE = 64 << 20  # a large desktop has 200 KiB
 _MAX_FILES = 2048  # libraries of one program
 _MAX_MUSL_PATHS = 1 << 16
 _MAX_SYMLINKS = 40  # MAXSYMLINKS, include/linux/namei.h
+
+# Libraries that are a part of libc since glibc 2.34. What is left of them are files for programs
+# that name them, with one function, such as __libpthread_version_placeholder.
+_IN_LIBC = ("libanl", "libdl", "libpthread", "librt", "libutil")
+_MAX_PLACEHOLDER = 1 << 16  # bytes; they have 14 KiB
 
 # Levels of the x86-64 psABI, newest first → flags that /proc/cpuinfo must show for the loader to
 # search glibc-hwcaps/LEVEL.
@@ -148,7 +154,8 @@ def find_library(
     Names are such as ``libc``, ``libc.so.6``, ``libstdc++``; only files of the best rank
     (:func:`name_rank`) are returned. The search covers LD_LIBRARY_PATH, /etc/ld.so.cache, and the
     default directories of glibc and musl. Each file is returned once, under the first name found.
-    Libraries for another CPU come last; those of another ELF class are left out.
+    Libraries for another CPU come last; those of another ELF class are left out. What moved into
+    libc with glibc 2.34, such as ``libpthread``, is found there.
 
     Args:
         name: library name, without a slash.
@@ -172,7 +179,30 @@ def find_library(
             identities.add((identity.st_dev, identity.st_ino))
             found.append((rank, kind[1] != _own_machine(), path))
     best = min((rank for rank, _, _ in found), default=0)
-    return [path for rank, _, path in sorted(found, key=_order) if rank == best]
+    paths = [path for rank, _, path in sorted(found, key=_order) if rank == best]
+    return list(dict.fromkeys(_libc_instead(path, root) for path in paths))
+
+
+def _libc_instead(path: str, root: str) -> str:
+    libc = f"{os.path.dirname(path)}/libc.so.6"
+    if is_placeholder(in_root(root, path)) and os.path.exists(in_root(root, libc)):
+        return libc
+    return path
+
+
+def is_placeholder(path: str) -> bool:
+    """Return whether a file only stands for a library that is a part of libc since glibc 2.34.
+
+    Args:
+        path: the file as this process opens it.
+    """
+    if not os.path.basename(path).startswith(_IN_LIBC):
+        return False
+    try:
+        with open(path, "rb") as file:
+            return b"_version_placeholder\0" in file.read(_MAX_PLACEHOLDER)
+    except (OSError, ValueError):
+        return False
 
 
 def _order(found: tuple[int, bool, str]) -> tuple[int, bool]:

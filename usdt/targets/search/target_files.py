@@ -40,7 +40,13 @@ from usdt.elf.file import ElfFile
 from usdt.procfs.mapped_files import FileId, MappedFile, executable_of, mapped_files, same_file
 from usdt.procfs.process import command_name, describe_process, processes
 from usdt.targets.search.executables import DEFAULT_PROGRAM_PATH, find_program
-from usdt.targets.search.libraries import find_library, in_root, library_names, name_rank
+from usdt.targets.search.libraries import (
+    find_library,
+    in_root,
+    is_placeholder,
+    library_names,
+    name_rank,
+)
 
 __all__ = ("Target", "is_file_pattern", "matches_file", "resolve_target", "resolve_targets")
 
@@ -210,7 +216,7 @@ def _by_name(word: str) -> Target | None:
 def _by_name_in(word: str, pid: int) -> Target | None:
     files = mapped_files(pid)
     best = _best(word, files) or _own_program(word, pid)
-    if best is not None:
+    if best is not None and not is_placeholder(best.open_path or ""):
         return _reachable(best, word)
     root = f"/proc/{pid}/root"
     libraries = find_library(word, root=root, environment={}) or find_library(
