@@ -146,3 +146,8 @@ def test_warnings_are_left_out() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         assert "\n1\n" in done.stdout
         assert done.stderr.count("WARNING") == warnings
+
+
+def test_the_exec_of_the_command_is_seen() -> None:
+    text = 't:syscalls:sys_enter_execve /pid == cpid/ { join(args.argv, "|"); exit(); }'
+    assert "true|a b" in run(text, "-c", "true 'a b' ")

@@ -45,7 +45,11 @@ class FileProbeProvider:
 
             if not targets.command:
                 raise TargetError("the command is empty")
-            command = stack.enter_context(StoppedCommand(targets.command, user=targets.user))
+            command = stack.enter_context(
+                StoppedCommand(
+                    targets.command, user=targets.user, use_ptrace=not targets.before_exec
+                )
+            )
         tracer = Tracer(requests, targets, command, session, options)
         return stack.enter_context(tracer), command
 

@@ -61,6 +61,8 @@ class TargetOptions:
         user: the user that ``command`` runs as; None for that of this process.
         cgroups: trace only in these cgroups and those below them; empty: anywhere. Without
             ``pids`` they are the targets.
+        before_exec: hold ``command`` before its exec, which probes of the kernel can then see, not
+            at its first instruction.
     """
 
     pids: tuple[int, ...] = ()
@@ -70,6 +72,7 @@ class TargetOptions:
     library_timeout: float | None = LIBRARY_TIMEOUT
     user: str | None = None
     cgroups: tuple[CgroupChoice, ...] = ()
+    before_exec: bool = False
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.frozen import replace
 from usdt.engine.compiler.limits import DEFAULT_BUFFER
 from usdt.engine.programs.output.results import ProgramResults
 from usdt.engine.programs.output.symbols import LiveSymbols
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from usdt.engine.run.options import TargetOptions
 
 __all__ = ("AttachedProgram",)
+
+# Kinds whose probes the exec of a command can hit.
+_SEE_EXEC = ("fentry", "kprobe", "rawtp", "tracepoint")
 
 
 class AttachedProgram:
@@ -57,6 +61,8 @@ class AttachedProgram:
         self.session: ProgramSession
         probes = [one.request for one in prepared.requests if one.request is not None]
         missing: list[tuple[ProbeText, ProbeNotFound]] = []
+        if any(one.kind in _SEE_EXEC for one in probes):
+            targets = replace(targets, before_exec=True)
         options = TraceOptions(missing=lambda request, err: missing.append((request, err)))
         self.attached = attach_probes(stack, targets, probes, self._make_session, options)
         gone = [request for request, _ in missing]
