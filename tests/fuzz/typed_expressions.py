@@ -239,6 +239,12 @@ class ExpressionMaker:
 
                 return Expression(f"strncmp({one.text}, {two.text}, {count})", "int64", differ)
             case 2:
+                if self.random.random() < 0.3:
+                    return Expression(
+                        f"strcontains({one.text}, {two.text})",
+                        "bool",
+                        lambda s: two.value(s) in one.value(s),
+                    )
                 part = self.random.choice(("a", "xt", "long", ""))
                 return Expression(
                     f'strcontains({one.text}, "{part}")', "bool", lambda s: part in one.value(s)

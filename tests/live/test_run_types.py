@@ -30,6 +30,15 @@ _BODIES = {
         ),
         "[1,2,3,4]\n4\n67305985\n[513,1027]\n[true,false]\n@k[[1,2,3,4]]: 1\n\n",
     ),
+    "strings in strings": (
+        (
+            '$n = "wor"; print((strcontains("hello world", $n), strcontains("or", "wor")));'
+            ' $n = ""; print((strcontains("", $n), strcontains("x", $n), strcontains(comm, comm)));'
+            ' $h = "ab\\0cd"; $n = "b\\0x"; print((strcontains($h, $n), strcontains($h, "cd")));'
+            ' print((strcontains("abc", "abcd"), strcontains("aab", "ab"), strcontains("b", "")));'
+        ),
+        "(true, false)\n(true, true, true)\n(true, false)\n(false, true, true)\n",
+    ),
     "strings": ('print(((bool)"x", (bool)"")); print((string[8])"text");', "(true, false)\ntext\n"),
     "sizes": (
         (

@@ -190,10 +190,10 @@ class TextLength:
 
 @frozen
 class FindText:
-    """1 if a string has a constant one in it, else 0."""
+    """1 if a string has another in it, which may be a constant, else 0."""
 
     text: Bytes
-    part: bytes
+    part: bytes | Bytes
 
 
 @frozen

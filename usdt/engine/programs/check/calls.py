@@ -334,8 +334,9 @@ class CallChecker(BuiltinChecker):
 
     def _call_strcontains(self, node: tree.Call) -> Scalar:
         text, part = self.arguments(node, 2, 2)
-        wanted = self.text(part, "what strcontains() looks for")
-        return self.step(FindText(self._text_value(text, "strcontains()"), wanted), BOOLEAN)
+        within, wanted = (self._text_value(one, "strcontains()") for one in (text, part))
+        looked_for = wanted.text.split(b"\0")[0] if isinstance(wanted, Text) else wanted
+        return self.step(FindText(within, looked_for), BOOLEAN)
 
     def _text_value(self, node: tree.Expression, what: str) -> Bytes:
         value = self.value(node)

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R7, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R7, R10, Alu, Jump
 from usdt.bpf.maps import possible_cpus
 from usdt.engine.programs.codegen.names import map_name
 from usdt.engine.programs.typed import (
@@ -16,10 +16,10 @@ from usdt.engine.programs.typed import (
     MapLength,
     TextLength,
 )
-from usdt.engine.programs.types import Aggregate, size_of
+from usdt.engine.programs.types import Aggregate, aligned, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.programs.codegen.values import ValueEmitter
@@ -192,37 +192,58 @@ def _text_length(emitter: ValueEmitter, what: TextLength) -> None:
 
 def _find_text(emitter: ValueEmitter, what: FindText) -> None:
     # A function looks at each place of the string. The kernel passes it the address of two slots:
-    # the scratch memory, which has the string, and the result.
-    asm = emitter.asm
-    last = size_of(what.text.type) - len(what.part)
-    if last < 0 or not what.part:
-        asm.mov(R0, int(not what.part))
+    # the scratch memory, which has the strings, and the result.
+    asm, part = emitter.asm, what.part
+    size = aligned(size_of(what.text.type))
+    room = len(part) if isinstance(part, bytes) else size_of(part.type)
+    if not room:
+        asm.mov(R0, 1)
         return
-    place = emitter.frame.in_scratch(size_of(what.text.type))
+    # Behind the string is a NUL, and room for what is compared at its last byte.
+    place = emitter.frame.in_scratch(size + 8 + aligned(room))
     emitter.put(what.text, place)
+    asm.store(place.base, place.offset + size, 0)
+    wanted = place
+    if not isinstance(part, bytes):
+        wanted = emitter.frame.in_scratch(aligned(room))
+        emitter.put(part, wanted)
     found, memory = emitter.frame.push(), emitter.frame.push()
     asm.store(R10, found, 0)
     asm.store(R10, memory, R7)
     name = asm.new_label("find")
-    asm.mov(R1, last + 1)
+    asm.mov(R1, size)
     asm.load_function(R2, name)
     asm.mov(R3, R10)
     asm.add(R3, memory)
     asm.mov(R4, 0)
     asm.call(Helper.LOOP)
     asm.load(R0, R10, found)
-    asm.function(name, functools.partial(_look, part=what.part, start=place.offset, last=last))
+    each = [*part] if isinstance(part, bytes) else [None] * room
+    asm.function(
+        name,
+        functools.partial(_look, part=each, start=place.offset, wanted=wanted.offset, size=size),
+    )
 
 
-def _look(asm: Assembler, *, part: bytes, start: int, last: int) -> None:
-    # r1: a place of the string; r2: the address of the slots.
-    other, end = asm.new_label("other"), asm.new_label("last")
-    asm.jump(Jump.GT, R1, last, end)  # never taken; gives the verifier the bound
-    asm.load(R3, R2, 0)
+def _look(
+    asm: Assembler, *, part: Sequence[int | None], start: int, wanted: int, size: int
+) -> None:
+    # r1: a place of the string; r2: the address of the slots. A byte of what is wanted is a
+    # constant, or is in memory, where it ends at a NUL.
+    other, end, same = asm.new_label("other"), asm.new_label("last"), asm.new_label("same")
+    asm.jump(Jump.GE, R1, size, end)  # never taken; gives the verifier the bound
+    asm.load(R4, R2, 0)
+    asm.mov(R3, R4)
     asm.add(R3, R1)
     for at, byte in enumerate(part):
+        if byte is None:
+            asm.load(R5, R4, wanted + at, 1)
+            asm.jump(Jump.EQ, R5, 0, same)
         asm.load(R0, R3, start + at, 1)
-        asm.jump(Jump.NE, R0, byte, other)
+        if not at:
+            asm.jump(Jump.EQ, R0, 0, end)
+        asm.jump(Jump.NE, R0, R5 if byte is None else byte, other)
+    asm.label(same)
     asm.store(R2, 8, 1)
     asm.label(end)
     asm.mov(R0, 1)
