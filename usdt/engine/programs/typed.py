@@ -58,6 +58,7 @@ __all__ = (
     "Loop",
     "LowBytes",
     "MakeTuple",
+    "MapAddress",
     "MapBytes",
     "MapLength",
     "MapNumber",
@@ -182,6 +183,14 @@ class MapLength:
 
 
 @frozen
+class MapAddress:
+    """The address of a value of a map; 0 if the map does not have the key."""
+
+    map: MapVariable
+    key: Value
+
+
+@frozen
 class TextLength:
     """The number of bytes of a string before its NUL."""
 
@@ -214,13 +223,14 @@ Computation = (
     | ElementNumber
     | AggregateNumber
     | MapLength
+    | MapAddress
     | TextLength
     | FindText
     | JoinSteps
 )
 
 #: What is computed from maps and values in memory.
-Computed = AggregateNumber | MapLength | CompareBytes | TextLength | FindText
+Computed = AggregateNumber | MapLength | MapAddress | CompareBytes | TextLength | FindText
 
 #: A variable and what is computed for it; a Bytes is put into memory, and its address is saved.
 Step = tuple[Variable, "Computation | Scalar | Bytes"]

@@ -95,6 +95,7 @@ class PointerType:
         kernel: whether it is an address of the kernel by its type.
         spelling: the pointer's type in C.
         points_to: the type of the target, if that is a pointer by a cast: ``(int **)arg0``.
+        value: the type of the target, if that is a variable or a map's value: ``&$x``.
     """
 
     target: ValueType = ValueType(ValueClass.BYTES, 1)
@@ -103,6 +104,7 @@ class PointerType:
     kernel: bool = False
     spelling: str = "void *"
     points_to: TypeName | None = None
+    value: Type | None = None
 
 
 @frozen

@@ -12,7 +12,7 @@ from usdt.engine.compiler.ir import U64, Arithmetic, Deref, Number
 from usdt.engine.compiler.resolve.names import resolve_register
 from usdt.engine.language import tree as language
 from usdt.engine.language.tree import StackKind
-from usdt.engine.programs.check.builtins import BuiltinChecker
+from usdt.engine.programs.check.builtins import BUILTINS, BuiltinChecker
 from usdt.engine.programs.check.formats import check_format
 from usdt.engine.programs.check.nodes import constant, lvalue_of, wide
 from usdt.engine.programs.constants import constants
@@ -102,7 +102,7 @@ class CallChecker(BuiltinChecker):
         method: Callable[[tree.Call], Value] | None = getattr(self, f"_call_{name}", None)
         if method is not None:
             return method(node)
-        if name in _SYMBOLS:
+        if name in _SYMBOLS and (node.arguments or name not in BUILTINS):
             return self._shown_as(node, _SYMBOLS[name])
         if not node.arguments:
             return self.builtin(name, node)

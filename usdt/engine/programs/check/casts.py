@@ -39,6 +39,7 @@ from usdt.engine.programs.types import (
     Type,
     bytes_of,
     is_number,
+    size_of,
     spelled,
 )
 
@@ -234,6 +235,8 @@ class CastChecker(ValueChecker):
 
     def at(self, node: tree.Expression, pointer: Scalar, kind: PointerType) -> Value:
         """Return what a pointer leads to."""
+        if kind.value is not None:
+            return self._own_value(pointer, kind.value)
         if kind.points_to is not None:
             address = Scalar(Deref(pointer.node, U64, None, kind.kernel), UINT64, pointer.before)
             return self._to_named(node, address, kind.points_to)
@@ -247,6 +250,14 @@ class CastChecker(ValueChecker):
             raise self.error(node, f"{kind.spelling} leads to no value of a known size: cast it")
         made = Deref(pointer.node, kind.target, None, kind.kernel)
         return value_of(made, None, pointer.before, self.state.max_string)
+
+    def _own_value(self, pointer: Scalar, kind: Type) -> Value:
+        # The value of a variable or a map, as it is laid out there.
+        if is_number(kind):
+            node = Deref(pointer.node, U64, None, kernel=True)
+            return Scalar(self.signed(node, kind), kind, pointer.before)
+        whole = Read(pointer, ArrayType(IntegerType(1, signed=False), size_of(kind)))
+        return Element(whole, 0, kind)
 
     def asked(
         self,

@@ -29,25 +29,30 @@ from usdt.engine.programs.typed import (
     Choose,
     ChooseBytes,
     CompareBytes,
+    Element,
     Emit,
     If,
     JoinSteps,
     MakeTuple,
+    MapAddress,
     Read,
     ReadText,
     Scalar,
+    VariableBytes,
     saved,
 )
 from usdt.engine.programs.types import (
     BOOLEAN,
     INT64,
     UINT64,
+    AggregateType,
     ArrayType,
     IntegerType,
     PointerType,
     StringType,
     TupleType,
     bytes_of,
+    size_of,
     spelled,
 )
 
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = ("OperatorChecker",)
 
 _ORDER = ("==", "!=", "<", "<=", ">", ">=")
+_CHARACTER = IntegerType(1, signed=True)
 _NOWHERE = language.Name("it", 0, 0)
 
 
@@ -70,11 +76,11 @@ class OperatorChecker(CastChecker):
     def _unary(self, node: tree.Unary) -> Value:
         if node.op == "*":
             return self._follow(node)
+        if node.op == "&":
+            return self._address_of(node)
         operand = self.number(node.operand, node.op)
         if node.op == "!":
             return Scalar(fold(Not(operand.node)), BOOLEAN, operand.before)
-        if node.op == "&":
-            raise self.error(node, "& of a map or a variable is not supported yet")
         inner = wide(operand)
         if node.op == "+":
             return replace(operand, node=inner)
@@ -205,6 +211,33 @@ class OperatorChecker(CastChecker):
             raise self.error(node, f"* follows a pointer, not {spelled(kind)}: cast it first")
         return self.at(node, operand, kind)
 
+    def _address_of(self, node: tree.Unary) -> Scalar:
+        # An address in memory of the program, as a number: it is read as those of the kernel are.
+        target = node.operand
+        if not isinstance(target, tree.Variable | tree.Map):
+            raise self.error(node, "& takes a variable or a map without keys")
+        value = self.value(target)
+        kind = value.type
+        if isinstance(target, tree.Map):
+            found, key = self.place(target)
+            if isinstance(found.value, AggregateType):
+                what_it_holds = f"{target.name} holds {found.value.function.value}()"
+                raise self.error(node, f"{what_it_holds}, which has no address")
+            what: MapAddress | VariableBytes = MapAddress(found.variable, key)
+        else:
+            variable = self.lookup(target.name)
+            if variable is None:
+                raise TypeError(target.name)
+            what = VariableBytes(variable, kind)
+        pointer = PointerType(
+            ValueType(ValueClass.BYTES, size_of(kind)),
+            kernel=True,
+            spelling=f"{spelled(kind)} *",
+            value=kind,
+        )
+        address = self.new_variable(pointer)
+        return Scalar(saved(address), pointer, ((address, what),))
+
     def _member(self, node: tree.Member) -> Value:
         if isinstance(node.object, tree.Identifier) and node.object.name == "args":
             return self.named(node.name, node)
@@ -256,6 +289,8 @@ class OperatorChecker(CastChecker):
             access = tree.TupleAccess(node.object, at, node.start, node.end)
             return self._tupleaccess(access)
         ask = language.Index(_NOWHERE, _NOWHERE, node.start, node.end)
+        if isinstance(whole.type, StringType) and not isinstance(whole, Scalar):
+            whole = Element(whole, 0, ArrayType(_CHARACTER, whole.type.size))
         if isinstance(whole, Scalar):
             kind = whole.type
             if not isinstance(kind, PointerType):

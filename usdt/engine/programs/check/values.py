@@ -13,11 +13,13 @@ from usdt.engine.compiler.ir import (
     Convert,
     Node,
     Number,
+    PointerExpr,
 )
 from usdt.engine.compiler.resolve import resolve
+from usdt.engine.compiler.resolve.conversions import moved
 from usdt.engine.language import tree as language
 from usdt.engine.programs.check.fields import field_value
-from usdt.engine.programs.check.nodes import constant, value_of, wide
+from usdt.engine.programs.check.nodes import constant, pointer_of, value_of, wide
 from usdt.engine.programs.check.state import TypeNotKnownError
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
@@ -144,7 +146,7 @@ class ValueChecker:
     def step(self, what: Computation, type_: Type, before: tuple[Step, ...] = ()) -> Scalar:
         """Return a number that is computed before the expression."""
         variable = self.new_variable(type_)
-        node = self._signed(saved(variable), type_)
+        node = self.signed(saved(variable), type_)
         return Scalar(node, type_, (*before, (variable, what)))
 
     def kept(self, value: Scalar, changes: int) -> Scalar:
@@ -235,7 +237,7 @@ class ValueChecker:
     def value_of_variable(self, found: Variable) -> Value:
         """Return the value that a variable has."""
         if is_number(found.type):
-            return Scalar(self._signed(saved(found), found.type), found.type)
+            return Scalar(self.signed(saved(found), found.type), found.type)
         return VariableBytes(found, found.type)
 
     def lookup(self, name: str) -> Variable | None:
@@ -250,7 +252,8 @@ class ValueChecker:
             self.state.changes += 1
         return found
 
-    def _signed(self, node: Node, type_: Type) -> Node:
+    def signed(self, node: Node, type_: Type) -> Node:
+        """Return a number that is saved with 64 bits, with the sign that its type has."""
         # A truth is the number 0 or 1, beside which others stay signed.
         if isinstance(type_, IntegerType) and (type_.signed or type_ == BOOLEAN):
             return fold(Convert(node, S64))
@@ -371,7 +374,11 @@ class ValueChecker:
         if variable is None or not isinstance(before, Scalar):
             raise self.error(node, f"{node.op} needs a number")
         self.changes += 1
-        after = replace(before, node=fold(Arithmetic("+", wide(before), Number(by, S64), S64)))
+        pointer = pointer_of(before)
+        if isinstance(pointer, PointerExpr):  # the unit is the size of the target
+            after = replace(before, node=moved(pointer, Number(by, S64), "+").address)
+        else:
+            after = replace(before, node=fold(Arithmetic("+", wide(before), Number(by, S64), S64)))
         if node.prefix:
             return self.step(JoinSteps((SetVariable(variable, after),), before), before.type)
         kept = self.new_variable()
@@ -379,4 +386,4 @@ class ValueChecker:
             (kept, before),
             (self.new_variable(), JoinSteps((SetVariable(variable, after),), _ZERO)),
         )
-        return Scalar(self._signed(saved(kept), before.type), before.type, steps)
+        return Scalar(self.signed(saved(kept), before.type), before.type, steps)

@@ -13,6 +13,7 @@ from usdt.engine.programs.typed import (
     AggregateNumber,
     CompareBytes,
     FindText,
+    MapAddress,
     MapLength,
     TextLength,
 )
@@ -43,6 +44,9 @@ def emit_computed(
             _aggregate(emitter, what)
         case MapLength():
             _map_length(emitter, what)
+        case MapAddress(map=variable, key=key):
+            emitter.find(variable, key)
+            emitter.address_as_number()
         case TextLength():
             _text_length(emitter, what)
         case FindText():

@@ -19,15 +19,13 @@ from usdt.engine.programs.codegen.frame import TASK_SLOT, Place
 from usdt.engine.programs.codegen.names import map_name, stacks_name
 from usdt.engine.programs.codegen.numbers import NumberEmitter
 from usdt.engine.programs.typed import (
-    AggregateNumber,
     CallHelper,
     Choose,
     ChooseBytes,
     Comm,
-    CompareBytes,
+    Computation,
     Element,
     ElementNumber,
-    FindText,
     HasKey,
     Increment,
     JoinBytes,
@@ -35,7 +33,6 @@ from usdt.engine.programs.typed import (
     LowBytes,
     MakeTuple,
     MapBytes,
-    MapLength,
     MapNumber,
     Padded,
     Read,
@@ -43,7 +40,6 @@ from usdt.engine.programs.typed import (
     Scalar,
     StackOf,
     Text,
-    TextLength,
     UserSymbol,
     VariableBytes,
 )
@@ -61,7 +57,7 @@ if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
     from usdt.engine.programs.codegen.frame import Frame
-    from usdt.engine.programs.typed import Bytes, Computation, Computed, Statement, Step, Value
+    from usdt.engine.programs.typed import Bytes, Computed, Statement, Step, Value
     from usdt.engine.programs.variables import MapVariable
 
 __all__ = ("CodeOptions", "ValueEmitter")
@@ -114,35 +110,35 @@ class ValueEmitter:
     def steps(self, before: Sequence[Step]) -> None:
         """Compute what expressions refer to."""
         for variable, what in before:
-            match what:
-                case Scalar():
-                    self.number(what)
-                    self.numbers.unbind()
-                case Choose() | JoinSteps() | MapNumber() | Increment() | HasKey():
-                    self._compute(what)
-                case CallHelper() | ElementNumber() | AggregateNumber() | MapLength():
-                    self._compute(what)
-                case CompareBytes() | TextLength() | FindText():
-                    self._compute(what)
-                case _:
-                    self._save_address(self.in_memory(what), self.frame.variable(variable, 8))
-                    continue
+            if isinstance(what, Scalar):
+                self.number(what)
+                self.numbers.unbind()
+            elif isinstance(what, Computation):
+                self._compute(what)
+            else:
+                of = self.in_memory(what)
+                self.asm.mov(R0, of.base)
+                self.asm.add(R0, of.offset)
+                self.address_as_number()
             place = self.frame.variable(variable, 8)
             self.asm.store(place.base, place.offset, R0)
 
-    def _save_address(self, of: Place, place: Place) -> None:
-        # As a number: the kernel restricts what is done with addresses, for example in loops and
-        # with an index that it does not know. It takes what a helper has copied for a number.
+    def address_as_number(self) -> None:
+        """Turn the address in r0 into a number.
+
+        The kernel restricts what is done with addresses, for example in loops and with an index
+        that it does not know. It takes what a helper has copied for a number.
+        """
         asm = self.asm
-        asm.mov(R0, of.base)
-        asm.add(R0, of.offset)
-        slot = self.numbers.push()
-        asm.mov(R1, place.base)
-        asm.add(R1, place.offset)
+        slot, copy = self.numbers.push(), self.numbers.push()
+        asm.mov(R1, R10)
+        asm.add(R1, copy)
         asm.mov(R2, 8)
         asm.mov(R3, R10)
         asm.add(R3, slot)
         asm.call(Helper.PROBE_READ_KERNEL)
+        asm.load(R0, R10, copy)
+        self.numbers.pop()
         self.numbers.pop()
 
     def _compute(self, what: Computation) -> None:
@@ -158,8 +154,6 @@ class ValueEmitter:
                 self._choose(what)
             case CallHelper():
                 self._call(what)
-            case AggregateNumber() | MapLength() | CompareBytes() | TextLength() | FindText():
-                self.computed(what)
             case ElementNumber(whole=whole, offset=offset):
                 place = self.in_memory(whole)
                 self.asm.load(R0, place.base, place.offset + offset)
@@ -167,7 +161,7 @@ class ValueEmitter:
                 self.statements(what.statements)
                 self.number(what.result)
             case _:
-                assert_never(what)
+                self.computed(what)
         self.numbers.unbind()
 
     def statements(self, statements: Sequence[Statement]) -> None:
