@@ -151,3 +151,12 @@ def test_warnings_are_left_out() -> None:
 def test_the_exec_of_the_command_is_seen() -> None:
     text = 't:syscalls:sys_enter_execve /pid == cpid/ { join(args.argv, "|"); exit(); }'
     assert "true|a b" in run(text, "-c", "true 'a b' ")
+
+
+def test_a_pid_is_that_of_the_own_pid_namespace() -> None:
+    begin = 'BEGIN { printf("%d %d\\n", pid, tid); }'
+    text = begin + " t:syscalls:sys_enter_execve /cpid == pid/ { exit(); }"
+    unshare = ("unshare", "--fork", "--pid", "--mount-proc")
+    command = [*unshare, _COMMAND, "run", "-q", "-e", text, "-c", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["1", "1"]

@@ -184,6 +184,8 @@ class TaskFilter:
             would otherwise cause more hits. 0: none.
         cgroups: the cgroups in which, or below which, tasks must be in addition; None: any.
         since: nanoseconds of CLOCK_MONOTONIC: hits before do not count.
+        outsiders: if all processes are traced, whether those without an ID in ``namespace`` are,
+            too, with the ID 0.
     """
 
     pids: tuple[int, ...] = ()
@@ -192,6 +194,7 @@ class TaskFilter:
     excluded: int = 0
     cgroups: CgroupSetMaps | None = None
     since: int = 0
+    outsiders: bool = False
 
     @property
     def maps(self) -> dict[str, Map]:

@@ -167,7 +167,10 @@ def _filter_tasks(asm: Assembler, task_filter: TaskFilter, reject: str) -> None:
         asm.mov(R1, task_filter.since)
         asm.jump(Jump.LT, R0, R1, reject)
     follow = task_filter.followed is not None
-    emit_current_process(asm, task_filter.namespace, "outside" if follow else reject)
+    if task_filter.outsiders:
+        _emit_any_process(asm, task_filter.namespace)
+    else:
+        emit_current_process(asm, task_filter.namespace, "outside" if follow else reject)
     if follow:
         emit_membership(asm, outside="outside", exit_label=reject)
     elif task_filter.pids:
@@ -184,6 +187,15 @@ def _filter_tasks(asm: Assembler, task_filter: TaskFilter, reject: str) -> None:
     if task_filter.cgroups is not None:
         cgroups = task_filter.cgroups
         emit_cgroup_membership(asm, cgroups.levels, cgroups.more_levels, reject)
+
+
+def _emit_any_process(asm: Assembler, namespace: tuple[int, int] | None) -> None:
+    emit_current_process(asm, namespace, "outside")
+    if namespace is not None:
+        asm.goto("numbered")
+        asm.label("outside")
+        asm.mov(R9, 0)
+        asm.label("numbered")
 
 
 def _emit_search(asm: Assembler, keys: list[tuple[int, int]]) -> None:

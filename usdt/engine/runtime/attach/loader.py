@@ -126,7 +126,7 @@ class ProgramLoader:
         """
         accept = replace(self._in_kernel, excluded=excluded)
         if any_task:
-            accept = TaskFilter(since=accept.since)
+            accept = self._any_task()
         # If a program returns 0, the kernel hides the event from all other perf events, too.
         result = int(kind is ProgType.TRACEPOINT)
         # At an entry, a return value of 1 disables the probe at the return.
@@ -156,7 +156,8 @@ class ProgramLoader:
         Raises:
             SyscallError: the kernel rejects the program.
         """
-        code = generate([variant], TaskFilter(), sleepable=False, action=self._action)
+        accept = replace(self._any_task(), since=0)
+        code = generate([variant], accept, sleepable=False, action=self._action)
         self._code.append(code)
         return ProgramSpec(code, type=ProgType.RAW_TRACEPOINT, name="usdt").load(self._maps)
 
@@ -199,7 +200,11 @@ class ProgramLoader:
 
     def serve_all_tasks(self) -> None:
         """Let programs of targets in the kernel serve all tasks, whichever are traced."""
-        self._in_kernel = TaskFilter(since=self._accept.since)
+        self._in_kernel = self._any_task()
+
+    def _any_task(self) -> TaskFilter:
+        accept = self._accept
+        return TaskFilter(namespace=accept.namespace, since=accept.since, outsiders=True)
 
     def add_link(self, link: Link) -> None:
         """Add a link; close() closes it."""
