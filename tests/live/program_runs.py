@@ -29,7 +29,7 @@ VALUES = {
     "no_warnings": False,
     "listing": False,
     "verbose": 0,
-    "buffering": "none",
+    "buffering": "line",
     "folders": (),
     "dry_run": False,
     "info": False,

@@ -16,6 +16,7 @@ from usdt.engine.run.registry import target_provider
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from usdt.base.errors import ProbeNotFound
     from usdt.engine.compiler.codegen.model import TaskFilter
@@ -102,6 +103,7 @@ class AttachedProgram:
         stop: Callable[[], object],
         warn: Callable[[str], object] | None = None,
         ending: Callable[[], bool] = lambda: False,
+        together: Callable[[], AbstractContextManager[object]] | None = None,
     ) -> ProgramResults:
         """Check the program, attach its probes and let the command run.
 
@@ -111,6 +113,7 @@ class AttachedProgram:
             stop: ends the run.
             warn: writes a warning; by default ``say``.
             ending: whether a signal has ended the run.
+            together: a context for what a batch of events prints.
 
         Returns:
             What takes the events of the program.
@@ -129,6 +132,7 @@ class AttachedProgram:
             warn=warn,
             print_maps=self._prepared.settings.print_maps,
             ending=ending,
+            together=together,
         )
         for notice in self._notices:
             warn(notice)

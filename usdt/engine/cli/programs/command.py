@@ -46,8 +46,8 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 @click.option(
     *("-B", "buffering"),
     type=click.Choice(("line", "full", "none")),
-    default="none",
-    help="When to write: full waits for 64 KiB, the others write what is printed at once.",
+    default="line",
+    help="When to write: line what has been printed together, none each text, full 64 KiB.",
 )
 @click.option("-I", "folders", multiple=True, metavar="DIR", help="Look for headers here as well.")
 @click.option(

@@ -16,15 +16,12 @@ from usdt.engine.cli.click_group import say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from usdt.engine.output.output_file import OutputFile
     from usdt.engine.programs.output.symbols import LiveSymbols
     from usdt.engine.programs.output.writer import Writer
     from usdt.engine.programs.prepared import PreparedProgram
     from usdt.engine.programs.syntax.source import Source
 
 __all__ = ("run_program",)
-
-_KEPT = 1 << 16  # characters that -B full waits for
 
 
 def run_program(values: dict[str, Any]) -> int:
@@ -91,7 +88,8 @@ def _source(values: dict[str, Any]) -> tuple[Source, list[str]]:
 
 
 def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
-    from usdt.engine.output.output_file import OutputFile  # noqa: PLC0415 - not for --help
+    from usdt.engine.cli.programs.text_output import TextOutput  # noqa: PLC0415 - not for --help
+    from usdt.engine.output.output_file import OutputFile  # noqa: PLC0415
     from usdt.engine.run.loop import StopSignals, run_loop  # noqa: PLC0415
     from usdt.engine.run.options import TargetOptions, split_command  # noqa: PLC0415
     from usdt.engine.run.programs import AttachedProgram  # noqa: PLC0415
@@ -108,11 +106,20 @@ def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
             return 0
         attached = program.attached
         stop = stack.enter_context(StopSignals(attached.targets.wake))
-        write = _at_once(output) if values["buffering"] != "full" else _kept_back(output, stack)
-        writer = _writer(values, write, program.symbols)
-        warn = _leave_out if values["no_warnings"] else say
+        text = TextOutput(output, values["buffering"])
+        stack.callback(text.flush)
+
+        def message(line: str) -> None:
+            text.flush()  # standard error may be the same terminal
+            say(line)
+
         results = program.start(
-            writer, say=say, stop=stop.request, warn=warn, ending=lambda: stop.signalled
+            _writer(values, text.write, program.symbols),
+            say=message,
+            stop=stop.request,
+            warn=(lambda _: None) if values["no_warnings"] else message,
+            ending=lambda: stop.signalled,
+            together=text.together,
         )
         run_loop(
             attached.targets,
@@ -128,40 +135,6 @@ def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
         if attached.command is not None:
             attached.command.end()
     return results.code
-
-
-def _leave_out(text: str) -> None:
-    del text
-
-
-def _at_once(output: OutputFile) -> Callable[[str], None]:
-    def write(text: str) -> None:
-        output.write([text])
-
-    return write
-
-
-def _kept_back(output: OutputFile, stack: contextlib.ExitStack) -> Callable[[str], None]:
-    # Writes some text at a time, and the rest when the stack ends.
-    kept: list[str] = []
-    size = 0
-
-    def flush() -> None:
-        nonlocal size
-        texts, size = kept.copy(), 0
-        kept.clear()
-        if texts:
-            output.write(texts)
-
-    def write(text: str) -> None:
-        nonlocal size
-        kept.append(text)
-        size += len(text)
-        if size >= _KEPT:
-            flush()
-
-    stack.callback(flush)
-    return write
 
 
 def _writer(values: dict[str, Any], write: Callable[[str], None], symbols: LiveSymbols) -> Writer:

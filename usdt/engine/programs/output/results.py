@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -16,6 +17,7 @@ from usdt.engine.programs.types import Aggregate, AggregateType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.output.output_file import OutputFile
@@ -41,6 +43,7 @@ class ProgramResults:
         warn: writes a warning of the toolkit, such as that of a division by 0; by default ``say``.
         print_maps: whether maps are printed at the end.
         ending: whether a signal has ended the run: system() runs no further commands then.
+        together: a context for what a batch of events prints; by default one that does nothing.
 
     Attributes:
         code: the exit code that the program asked for.
@@ -57,6 +60,7 @@ class ProgramResults:
         warn: Callable[[str], object] | None = None,
         print_maps: bool = True,
         ending: Callable[[], bool] = lambda: False,
+        together: Callable[[], AbstractContextManager[object]] | None = None,
     ) -> None:
         self.code = 0
         self._session = session
@@ -67,6 +71,7 @@ class ProgramResults:
         self._stop = stop
         self._print_maps = print_maps
         self._ending = ending
+        self._together = together or contextlib.nullcontext
         self._not_run = 0  # commands of system()
         # By the number of the event, as most programs print many of few kinds.
         self._readers: dict[int, list[Callable[[bytes], Any]]] = {}
@@ -77,15 +82,18 @@ class ProgramResults:
     def take(self, batch: Sequence[tuple[Event, bytes]]) -> bool:
         """Do what events ask for; the run goes on."""
         self._hits += len(batch)
-        for event, data in batch:
-            if self._exited and not event.at_end:
-                continue
-            readers = self._readers.get(event.number)
-            if readers is None:
-                found = zip(event.types, event.offsets, strict=False)
-                readers = self._readers[event.number] = [reader_of(kind, at) for kind, at in found]
-            self._handle(event, [read(data) for read in readers])
+        with self._together():
+            for event, data in batch:
+                if not self._exited or event.at_end:
+                    self._take(event, data)
         return False
+
+    def _take(self, event: Event, data: bytes) -> None:
+        readers = self._readers.get(event.number)
+        if readers is None:
+            found = zip(event.types, event.offsets, strict=False)
+            readers = self._readers[event.number] = [reader_of(kind, at) for kind, at in found]
+        self._handle(event, [read(data) for read in readers])
 
     def _handle(self, event: Event, values: list[Any]) -> None:
         match event.kind:
