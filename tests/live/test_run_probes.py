@@ -160,3 +160,10 @@ def test_a_pid_is_that_of_the_own_pid_namespace() -> None:
     command = [*unshare, _COMMAND, "run", "-q", "-e", text, "-c", "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["1", "1"]
+
+
+@pytest.mark.parametrize("kind", ["profile:hz:199", "software:cpu-clock:1000000"])
+def test_samples_are_those_of_the_command(kind: str) -> None:
+    text = f"{kind} {{ @of[pid == cpid] = count(); if (len(@of) > 1 || @n++ > 9) {{ exit(); }} }}"
+    lines = run(text, "-c", f"{sys.executable} -S -c 'while True: pass'")
+    assert [line.partition(":")[0] for line in lines if line.startswith("@of")] == ["@of[true]"]

@@ -106,7 +106,7 @@ class ProgramLoader:
         attach_type: AttachType = AttachType.NONE,
         function: int = 0,
         module: int = 0,
-        any_task: bool = False,
+        any_task: bool | None = None,
     ) -> Program:
         """Load a program that never sleeps, for a target in the kernel.
 
@@ -118,15 +118,15 @@ class ProgramLoader:
             attach_type: see :class:`usdt.bpf.program.ProgramSpec`.
             function: see :class:`usdt.bpf.program.ProgramSpec`.
             module: see :class:`usdt.bpf.program.ProgramSpec`.
-            any_task: whether it serves all tasks, whichever are traced.
+            any_task: whether it serves all tasks, whichever are traced; None: as
+                :meth:`serve_all_tasks` has it.
 
         Raises:
             CodeTooLarge: too many variants for one program.
             SyscallError: the kernel rejects the program.
         """
-        accept = replace(self._in_kernel, excluded=excluded)
-        if any_task:
-            accept = self._any_task()
+        accepts = {None: self._in_kernel, False: self._accept, True: self._any_task()}
+        accept = replace(accepts[any_task], excluded=excluded)
         # If a program returns 0, the kernel hides the event from all other perf events, too.
         result = int(kind is ProgType.TRACEPOINT)
         # At an entry, a return value of 1 disables the probe at the return.
