@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.locations import ContextArea, Unreadable, ValueClass, ValueType
 from usdt.base.errors import BtfError
+from usdt.base.machine import KERNEL_WORD_SIZE
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import U64, ArgumentValue, Convert
 from usdt.engine.programs.check.nodes import value_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ("field_value",)
 
+_ADDRESS = ValueType(ValueClass.UNSIGNED, KERNEL_WORD_SIZE)
 _IN_RECORD = PointerType(kernel=True)
 _QUALIFIERS = ("const ", "volatile ")
 
@@ -55,6 +57,9 @@ def _in_record(argument: Argument, fetch: ContextArea, max_string: int) -> Value
 
 def _pointer(argument: Argument, max_string: int, *, of_process: bool) -> Value | None:
     # A pointer with the type of its target, if the kernel's types have it.
+    node = fold(Convert(ArgumentValue(argument.fetch, argument.type), U64))
+    if argument.spelling.count("*") > 1:  # such as const char *const *: to addresses
+        return Scalar(node, PointerType(_ADDRESS, kernel=not of_process))
     types = process_types() if of_process else kernel_types()
     if types is None:
         return None
@@ -66,6 +71,5 @@ def _pointer(argument: Argument, max_string: int, *, of_process: bool) -> Value 
     try:
         number = find_type(types.btf, name)
     except BtfError:
-        return None  # such as const char *const *: an address, as without types
-    node = fold(Convert(ArgumentValue(argument.fetch, argument.type), U64))
+        return None  # an address, as without types
     return value_of(types.pointer(node, number), types, (), max_string)
