@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import CurrentTask, ValueClass, ValueType
@@ -156,6 +157,12 @@ class BuiltinChecker(OperatorChecker):
         """Return the nanoseconds of a clock."""
         if name in ("", "monotonic"):
             return Scalar(Builtin("ts", U64), UINT64)
+        if name == "sw_tai":  # for kernels before 6.1, which lack the helper
+            ahead = time.clock_gettime_ns(time.CLOCK_TAI) - time.clock_gettime_ns(
+                time.CLOCK_BOOTTIME
+            )
+            now = self.arithmetic("+", self.clock("boot"), constant(ahead))
+            return Scalar(now.node, UINT64, now.before)
         return self.step(CallHelper(_CLOCKS[name]), UINT64)
 
     def stack(self, kind: StackKind, frames: int) -> StackOf:

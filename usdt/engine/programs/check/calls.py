@@ -303,8 +303,8 @@ class CallChecker(BuiltinChecker):
             return self.clock("")
         mode = given[0]
         name = mode.name if isinstance(mode, tree.Identifier) else ""
-        if name not in ("monotonic", "boot", "tai"):
-            raise self.error(mode, "a clock is monotonic, boot or tai")
+        if name not in ("monotonic", "boot", "tai", "sw_tai"):
+            raise self.error(mode, "a clock is monotonic, boot, tai or sw_tai")
         return self.clock(name)
 
     def _call_strftime(self, node: tree.Call) -> Value:
