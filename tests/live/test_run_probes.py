@@ -49,6 +49,19 @@ def test_probe_of_a_file_is_as_its_path_is_written() -> None:
     assert f"uprobe:{path}:main" in run(f"uprobe:{path}:main {{ print(probe); }}", *words)
 
 
+def test_probe_at_a_source_line(tmp_path: Path) -> None:
+    source = (
+        "int twice(int n)\n{\n    return 2 * n;\n}\n"
+        "int main(void)\n{\n    return twice(2) - 4;\n}\n"
+    )
+    (tmp_path / "lines.c").write_text(source)
+    subprocess.run(("gcc", "-g", "-O0", "-o", "lines", "lines.c"), cwd=tmp_path, check=True)
+    path = tmp_path / "lines"
+    text = f"uprobe:{path}@lines.c:3 {{ print(probe); print(func); }}"
+    assert run(text, "-c", str(path))[1:] == [f"uprobe:{path}@lines.c:3", "twice"]
+    assert run(text.replace("@", ":"), "-c", str(path))[1:] == [f"uprobe:{path}:lines.c:3", "twice"]
+
+
 def test_an_empty_part_of_a_usdt_probe_is_any() -> None:
     path = build("default", "loop")
     words = ("-c", f"{path} -q -n 1")

@@ -69,6 +69,21 @@ _BODIES = {
         ),
         "A\n(A, B)\nB 3\n@k[B]: N\n@k[A]: A\n\n@plain: 7\n3\nN\n",
     ),
+    "offsets in the type of a value": (
+        (
+            "$s = (struct open *)0; print(offsetof(*$s, c)); print(offsetof($s, b.a));"
+            " print(offsetof(curtask, pid) == offsetof(struct task_struct, pid));"
+        ),
+        "4\n0\ntrue\n",
+    ),
+    "what is known before": (
+        (
+            'print(comptime (1 + 2)); if comptime (probetype == "end") { print(unknown); }'
+            ' else if comptime (2 > 1) { print("then"); } else { unknown(); }'
+            ' $v = if comptime true { 5 } else { unknown }; print($v); print("a" != "ab");'
+        ),
+        "3\nthen\n5\ntrue\n",
+    ),
     "a structure without ; at its end": ("print(sizeof(struct open));", "8\n"),
 }
 
@@ -136,6 +151,9 @@ _REFUSED = {
     "print((uint8[16])1);": "int64 cannot be cast to uint8[16]",
     "print((int32)(1, 2));": "(int64, int64) cannot be cast to int32",
     '$a = "abc"; print((string[2])$a);': "string[4] cannot be cast to string[2]",
+    "print(offsetof(1, a));": "offsetof() takes a structure, not int64",
+    "$x = 1; print(comptime $x);": "comptime: this is not known before the program runs",
+    "if comptime pid { }": "comptime: this is not known before the program runs",
     "let $x: struct nosuch;": "no type 'struct nosuch'",
     "let $x: uint8[0];": "an array has 1 to 65536 elements, not 0",
     "let $x: uint64[60000];": "the array is larger than 65536 bytes",

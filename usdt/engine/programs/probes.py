@@ -51,6 +51,7 @@ _NOT_YET = {
 }
 _ALONE = ("begin", "end")
 _OF_PROGRAMS = ("uprobe", "uretprobe", "usdt")
+_LINE = re.compile(r"^([^:]+)@([^@:]+:[0-9]+)$")
 _PARAMETER = re.compile(r"\$(\d+)")
 
 
@@ -108,6 +109,8 @@ def _of_engine(kind: str, rest: str) -> str:
     names = {"kretprobe": "kr", "uretprobe": "ur", "fexit": "fr", "rawtracepoint": "rawtp"}
     if kind == "usdt":  # an empty part is any
         rest = ":".join(part or "*" for part in rest.split(":"))
+    elif kind == "uprobe":  # FILE@SOURCE:LINE
+        rest = _LINE.sub(r"\1:\2", rest)
     elif kind == "rawtracepoint":  # its module is not known here
         rest = rest.rpartition(":")[2]
     return f"{names.get(kind, kind)}:{rest}"

@@ -35,6 +35,7 @@ from usdt.engine.programs.types import (
     IntegerType,
     PointerType,
     StringType,
+    StructType,
     TupleType,
     Type,
     bytes_of,
@@ -290,15 +291,11 @@ class CastChecker(ValueChecker):
 
     def _offsetof(self, node: tree.OffsetOf) -> Scalar:
         # The address of the member in a structure at 0.
-        target = node.operand
-        if not isinstance(target, tree.NamedType):
-            raise self.error(node, "offsetof() takes a type and a member")
-        pointer = tree.PointerType(target, target.start, target.end)
-        nothing = tree.Integer(0, target.start, target.end)
-        object_: tree.Expression = tree.Cast(pointer, nothing, node.start, node.end)
-        for number, name in enumerate(node.path):
-            object_ = tree.Member(object_, name, not number, node.start, node.end)
-        found = self.value(object_)
+        found: Value = self._nothing_at_zero(node)
+        nowhere = tree.Integer(0, node.start, node.end)
+        for name in node.path:
+            member = tree.Member(nowhere, name, arrow=False, start=node.start, end=node.end)
+            found = self.member(member, found)
         match found:
             case Read(address=Scalar(node=Number(value=offset))):
                 return constant(offset)
@@ -309,6 +306,20 @@ class CastChecker(ValueChecker):
             case Scalar(node=Convert(operand=Deref(address=Number(value=offset)))):
                 return constant(offset)
         raise self.error(node, "this member has no offset in bytes: it is a bit field")
+
+    def _nothing_at_zero(self, node: tree.OffsetOf) -> Scalar:
+        operand = node.operand
+        kind = self.type_of(operand) if isinstance(operand, _TYPES) else self.value(operand).type
+        if isinstance(kind, StructType):
+            whole = ValueType(ValueClass.BYTES, kind.size)
+            kind = PointerType(whole, kind.type_id, kind.types, spelling=f"{kind.spelling} *")
+        if not isinstance(kind, PointerType):
+            raise self.error(node, f"offsetof() takes a structure, not {spelled(kind)}")
+        return replace(constant(0), type=kind)
+
+    def member(self, node: tree.Member, whole: Value) -> Value:
+        """Return the member ``node.name`` of a value."""
+        raise NotImplementedError
 
     def _size_of_named(self, node: tree.Expression, name: str) -> int:
         errors: list[str] = []

@@ -38,6 +38,7 @@ from usdt.engine.programs.typed import (
     Read,
     ReadText,
     Scalar,
+    Text,
     VariableBytes,
     saved,
 )
@@ -158,12 +159,15 @@ class OperatorChecker(CastChecker):
         if both is None:
             reason = f"{spelled(left.type)} and {spelled(right.type)} cannot be compared"
             raise self.error(node, reason)
+        if isinstance(left, Text) and isinstance(right, Text):
+            same = (left.text == right.text) == (node.op == "==")
+            return Scalar(Number(int(same), S64), BOOLEAN)
         if not texts:
             left, right = self.filled(left, both), self.filled(right, both)
         if isinstance(left, Scalar) or isinstance(right, Scalar):
             raise TypeError(both)
-        same = self.step(CompareBytes(left, right), BOOLEAN)
-        return same if node.op == "==" else replace(same, node=fold(Not(same.node)))
+        found = self.step(CompareBytes(left, right), BOOLEAN)
+        return found if node.op == "==" else replace(found, node=fold(Not(found.node)))
 
     def _ternary(self, node: tree.Ternary) -> Value:
         condition = self.condition(node.condition)
@@ -241,7 +245,14 @@ class OperatorChecker(CastChecker):
     def _member(self, node: tree.Member) -> Value:
         if isinstance(node.object, tree.Identifier) and node.object.name == "args":
             return self.named(node.name, node)
-        whole = self.value(node.object)
+        return self.member(node, self.value(node.object))
+
+    def member(self, node: tree.Member, whole: Value) -> Value:
+        """Return the member ``node.name`` of a value: of a record, a structure or a pointer.
+
+        Raises:
+            LanguageError: it has none of the name.
+        """
         if isinstance(whole.type, TupleType) and not isinstance(whole, Scalar):
             if node.name not in whole.type.names:
                 known = ", ".join(whole.type.names)

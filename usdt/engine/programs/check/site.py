@@ -133,7 +133,9 @@ def full_name(kind: str, written: str, point: AttachPoint | None) -> str:
         case "usdt":
             return f"{kind}:{path}:{point.probe}"
         case "uprobe" | "uretprobe":
-            name = point.function if pattern else rest.rpartition(":")[2]
+            last = rest.rpartition(":")[2]
+            name = rest.partition(":")[2] if last.isdecimal() else last  # SOURCE:LINE
+            name = point.function if pattern else name
             return f"{kind}:{path}:{name}"
         case "kprobe" | "kretprobe" | "fentry" | "fexit":
             return f"{kind}:{point.function if pattern else rest}"

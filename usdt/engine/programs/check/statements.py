@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.engine.compiler.ir import Number
 from usdt.engine.programs.check.calls import AGGREGATES, CallChecker
 from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.state import TypeNotKnownError
@@ -92,7 +93,7 @@ class StatementChecker(CallChecker):
             case tree.ExpressionStatement(expression=inner):
                 return self._expression(inner)
             case tree.If():
-                return (self._if_statement(node),)
+                return self._if_statement(node)
             case tree.Block():
                 return self.block(node)
             case tree.While():
@@ -122,16 +123,28 @@ class StatementChecker(CallChecker):
             return (If(condition, yes, no),)
         return (Evaluate(self.value(node)),)
 
-    def _if_statement(self, node: tree.If) -> If:
+    def _if_statement(self, node: tree.If) -> tuple[Statement, ...]:
+        if isinstance(node.condition, tree.Comptime):
+            chosen = self._chosen(node, node.condition)
+            if isinstance(chosen, tree.If):
+                return self._if_statement(chosen)
+            return () if chosen is None else self.block(chosen)
         condition = self.condition(node.condition)
         yes = self.block(node.then)
         match node.otherwise:
             case None:
-                return If(condition, yes)
+                return (If(condition, yes),)
             case tree.If():
-                return If(condition, yes, (self._if_statement(node.otherwise),))
+                return (If(condition, yes, self._if_statement(node.otherwise)),)
             case other:
-                return If(condition, yes, self.block(other))
+                return (If(condition, yes, self.block(other)),)
+
+    def _chosen(self, node: tree.If, condition: tree.Comptime) -> tree.Block | tree.If | None:
+        # The branch that is left of ``if comptime``; the other one is not checked.
+        found = self.number(condition, "a condition")
+        if not isinstance(found.node, Number):
+            raise TypeError(found)
+        return node.then if found.node.value else node.otherwise
 
     # ------------------------------------------------------------ assignments
 
@@ -277,6 +290,8 @@ class StatementChecker(CallChecker):
     def _if(self, node: tree.If) -> Value:
         if node.otherwise is None:
             raise self.error(node, "this if has no value: it has no else")
+        if isinstance(node.condition, tree.Comptime):
+            return self.value(self._chosen(node, node.condition) or node.otherwise)
         condition = self.condition(node.condition)
         return self.choice(node, condition, self.value(node.then), self.value(node.otherwise))
 

@@ -71,6 +71,15 @@ def _text(text: bytes) -> Text:
     return Text(text, StringType(len(text) + 1))
 
 
+def _is_constant(value: Value) -> bool:
+    match value:
+        case Scalar(node=Number()) | Text():
+            return True
+        case MakeTuple(elements=elements):
+            return all(map(_is_constant, elements))
+    return False
+
+
 class ValueChecker:
     """A checker of the values of one probe at one attach point.
 
@@ -202,6 +211,12 @@ class ValueChecker:
 
     def _parametercount(self, node: tree.ParameterCount) -> Scalar:  # noqa: ARG002
         return constant(len(self.state.arguments))
+
+    def _comptime(self, node: tree.Comptime) -> Value:
+        found = self.value(node.operand)
+        if not _is_constant(found):
+            raise self.error(node.operand, "comptime: this is not known before the program runs")
+        return found
 
     # ------------------------------------------------------------ names
 
