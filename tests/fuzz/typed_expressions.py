@@ -135,6 +135,7 @@ class ExpressionMaker:
         choose = self.random.choice
         kinds = [self._operation, self._operation, self._order, self._ternary, self._cast]
         kinds += [self._logic, self._of_text, self._of_map, self._unary, self._part, self._twice]
+        kinds += [self._swapped]
         if effects:
             kinds += [self._step, self._step, self._block]
         return choose(kinds)(depth - 1, effects)
@@ -224,6 +225,17 @@ class ExpressionMaker:
                 return Expression(f"(!({inner.text}))", "bool", lambda s: not inner.value(s))
         type_ = "uint64" if inner.type == "uint64" else "int64"
         return Expression(f"(~({inner.text}))", type_, lambda s: as_type(~inner.value(s), type_))
+
+    def _swapped(self, depth: int, effects: bool) -> Expression:
+        inner, size = self.number(depth, effects=effects), self.random.choice((2, 4, 8))
+        type_ = f"uint{8 * size}"
+
+        def value(state: State) -> int:
+            return int.from_bytes(
+                as_type(inner.value(state), type_).to_bytes(size, "big"), "little"
+            )
+
+        return Expression(f"bswap(({type_})({inner.text}))", type_, value)
 
     def _of_text(self, depth: int, effects: bool) -> Expression:
         del effects

@@ -21,6 +21,8 @@ _HEADER = """\
 #define LIMIT 5
 macro twice(e) { e + e }
 """
+# Conversions of printf() and the C type that each takes.
+_CONVERSIONS = (("%d", "int32"), ("%u", "uint32"), ("%lld", "int64"), ("%llu", "uint64"))
 _AGGREGATIONS = ("count", "sum", "avg", "min", "max", "hist")
 _START = (
     '$n = (int64)1; $m = (int64)2; $s = "text"; @n = (int64)1; @k[(int64)1] = (int64)2;'
@@ -185,13 +187,14 @@ class _Statements(ExpressionMaker):
 
     def _printf(self) -> Statement:
         number, text = self.number(2, effects=True), self.string(1)
-        form, width = ("%llu", 0) if number.type == "uint64" else ("%d", 0)
+        form, size = self.random.choice(_CONVERSIONS)
+        width = 0
         if self.random.randrange(3) == 0:
             width = self.random.choice((4, -4))
             form = f"%{width}{form[1:]}"
 
         def run(state: State) -> None:
-            shown = str(int(number.value(state)))
+            shown = str(as_type(int(number.value(state)), size))
             shown = shown.ljust(-width) if width < 0 else shown.rjust(width)
             state.printed.append(f"{shown} {text.value(state)}|")
 

@@ -135,8 +135,9 @@ _BODIES = {
         (
             'printf("%x %x %x %lx\\n", bswap((uint8)0x12), bswap((uint16)0x1234),'
             " bswap((uint32)0x12345678), bswap((uint64)0x0102030405060708));"
+            " print(bswap((uint16)1) - 257); print(bswap((uint32)1) > (int64)-1);"
         ),
-        "12 3412 78563412 807060504030201\n",
+        "12 3412 78563412 807060504030201\n-1\ntrue\n",
     ),
     "aggregates": (
         (

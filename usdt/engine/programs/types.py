@@ -290,6 +290,10 @@ def _alignment(type_: Type) -> int:
     return _WORD
 
 
+# What is computed in another way of unsigned numbers.
+_OF_TWO_KINDS = (Aggregate.SUM, Aggregate.AVG, Aggregate.MIN, Aggregate.MAX, Aggregate.STATS)
+
+
 def spelled(type_: Type) -> str:
     """Return the name of a type, for messages."""
     match type_:
@@ -316,7 +320,8 @@ def spelled(type_: Type) -> str:
             return f"{spelled(element)}[{count}]"
         case StackType(kind=kind, frames=frames):
             return kind.value if frames else "usym_t"
-        case AggregateType(function=function):
-            return f"{function.value}_t"
+        case AggregateType(function=function, signed=signed):
+            unsigned = not signed and function in _OF_TWO_KINDS
+            return f"{'u' if unsigned else ''}{function.value}_t"
         case NoType():
             return "void"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.engine.compiler.constant_folding import fold
-from usdt.engine.compiler.ir import U64, Arithmetic, Deref, Number
+from usdt.engine.compiler.ir import U64, Arithmetic, Convert, Deref, Number
 from usdt.engine.compiler.resolve.names import resolve_register
 from usdt.engine.language import tree as language
 from usdt.engine.language.tree import StackKind
@@ -237,7 +238,8 @@ class CallChecker(BuiltinChecker):
             byte = Arithmetic("&", byte, Number(0xFF, U64), U64)
             byte = Arithmetic("<<", byte, Number(8 * (size - 1 - index), U64), U64)
             swapped = Arithmetic("|", swapped, byte, U64)
-        return Scalar(fold(swapped), IntegerType(size, signed=False), ((kept, value),))
+        made = fold(Convert(fold(swapped), ValueType(ValueClass.UNSIGNED, size)))
+        return Scalar(made, IntegerType(size, signed=False), ((kept, value),))
 
     def _call_getopt(self, node: tree.Call) -> Value:
         first, *rest = self.arguments(node, 1, 3)
