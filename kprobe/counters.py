@@ -1,8 +1,9 @@
-"""Timers and counters as probes: ``profile:99hz``, ``interval:1s``, ``software:page-faults:100``.
+"""Timers, counters and watched memory as probes: ``profile:99hz``, ``software:page-faults:100``.
 
 ``profile`` fires on every CPU, in the task that it interrupts; ``interval`` on one CPU, whatever
 runs there. ``software`` and ``hardware`` fire after so many events of the kernel or the CPU. The
-names and default counts are those of bpftrace, which are those of perf in part.
+names and default counts are those of bpftrace, which are those of perf in part. ``watchpoint``
+fires when memory is accessed: ``watchpoint:0x601040:8:w``.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING
 from usdt.base.durations import UNITS, nanoseconds
 from usdt.base.errors import LanguageError
 from usdt.base.text import closest
+from usdt.bpf.perf.breakpoints import EXECUTE, READ, WRITE, Breakpoint
 from usdt.bpf.perf.counters import HARDWARE, SOFTWARE, Counter
-from usdt.engine.runtime.attach.attach_points import AttachPoint, CounterTarget
+from usdt.engine.runtime.attach.attach_points import AttachPoint, BreakpointTarget, CounterTarget
 
 if TYPE_CHECKING:
     from usdt.engine.language.tree import ProbeText
 
 __all__ = ("COUNTERS", "COUNTER_KINDS", "attach_point")
 
-COUNTER_KINDS = ("interval", "profile", "software", "hardware")
+COUNTER_KINDS = ("interval", "profile", "software", "hardware", "watchpoint")
 
 # Event → its number in enum perf_sw_ids or perf_hw_id (include/uapi/linux/perf_event.h), and the
 # count after which a probe fires if none is given.
@@ -63,6 +65,8 @@ COUNTERS = {"software": _SOFTWARE, "hardware": _HARDWARE}
 _SECOND = 1_000_000_000
 _MOST = (1 << 63) - 1
 _LEAST = 10_000  # nanoseconds: the kernel makes shorter periods of the clock as long
+_MODES = {"r": READ, "w": WRITE, "x": EXECUTE}
+_ADDRESS = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")
 _RATE = re.compile(r"([0-9]{1,10})(hz)?")
 
 
@@ -72,9 +76,13 @@ def attach_point(request: ProbeText) -> AttachPoint:
     Raises:
         LanguageError: it is not written as one of its kind, or out of range.
     """
-    counter = _counter(request) if request.kind in COUNTERS else _timer(request)
     name = f"{request.kind}:{request.pattern}"
-    target = CounterTarget(name, counter, any_task=request.kind == "interval")
+    target: CounterTarget | BreakpointTarget
+    if request.kind == "watchpoint":
+        target = BreakpointTarget(name, _breakpoint(request))
+    else:
+        counter = _counter(request) if request.kind in COUNTERS else _timer(request)
+        target = CounterTarget(name, counter, any_task=request.kind == "interval")
     return AttachPoint(name, "", "", 0, 0, (), kernel_target=target)
 
 
@@ -133,3 +141,20 @@ def _counter(request: ProbeText) -> Counter:
             raise _error(request, reason)
         period = int(count)
     return Counter(SOFTWARE if kind == "software" else HARDWARE, number, period)
+
+
+def _breakpoint(request: ProbeText) -> Breakpoint:
+    address, length, mode = request.path or "", request.provider, request.name
+    usage = "expected watchpoint:ADDRESS:LENGTH:MODE, as in watchpoint:0x601040:8:w"
+    if _ADDRESS.fullmatch(address) is None:
+        found = "no address" if not address else f"{address!r}, which is no number"
+        hint = "; arguments of functions cannot be watched" if "+" in address else ""
+        raise _error(request, f"found {found}: {usage}{hint}")
+    number = int(address, 16 if address[1:2] in ("x", "X") else 10)
+    if not 0 < number < 1 << 64:
+        raise _error(request, f"found {address}, which is no address of 64 bits: {usage}")
+    if length not in ("1", "2", "4", "8"):
+        raise _error(request, f"found a length of {length!r}: expected 1, 2, 4 or 8 bytes")
+    if len(set(mode)) != len(mode) or not set(mode) <= set(_MODES):
+        raise _error(request, f"found the mode {mode!r}: expected r, w, x or several of them")
+    return Breakpoint(number, int(length), sum(_MODES[letter] for letter in mode))

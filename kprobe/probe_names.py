@@ -34,7 +34,7 @@ def probe_names(
         category, colon, event = text.partition(":")
         found = catalog.matching(category if colon else f"{category}*", f"{event}*")
         return [one.full_name for one in found]
-    if kind in ("interval", "profile", "software", "hardware"):
+    if kind in ("interval", "profile", "software", "hardware", "watchpoint"):
         from kprobe.counters import COUNTERS, SHORT  # noqa: PLC0415
 
         names = (*COUNTERS.get(kind, ()), *SHORT.get(kind, ()))

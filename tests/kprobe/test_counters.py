@@ -7,9 +7,10 @@ import pytest
 from kprobe.counters import COUNTERS, attach_point
 from kprobe.probe_names import probe_names
 from usdt.base.errors import LanguageError
+from usdt.bpf.perf.breakpoints import EXECUTE, READ, WRITE, Breakpoint
 from usdt.bpf.perf.counters import HARDWARE, SOFTWARE, Counter
 from usdt.engine.language import parse_probe
-from usdt.engine.runtime.attach.attach_points import CounterTarget
+from usdt.engine.runtime.attach.attach_points import BreakpointTarget, CounterTarget
 
 
 def target(text: str) -> CounterTarget:
@@ -73,3 +74,34 @@ def test_events_are_completed() -> None:
     assert [*probe_names("hardware", "branch-m", (), ())] == ["branch-misses"]
     assert [*probe_names("profile", "", (), ())] == []
     assert set(COUNTERS) == {"software", "hardware"}
+
+
+@pytest.mark.parametrize(
+    ("text", "watched"),
+    [
+        ("watchpoint:0x601040:8:w", Breakpoint(0x601040, 8, WRITE)),
+        ("watchpoint:4096:1:rw", Breakpoint(4096, 1, READ | WRITE)),
+        ("watchpoint:0xffffffff81000000:8:x", Breakpoint(0xFFFFFFFF81000000, 8, EXECUTE)),
+    ],
+)
+def test_watched_memory(text: str, watched: Breakpoint) -> None:
+    found = attach_point(parse_probe(text)).kernel_target
+    assert isinstance(found, BreakpointTarget)
+    assert found.breakpoint == watched
+    assert watched.in_kernel == (watched.address > 1 << 63)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("watchpoint:8:w", "found no address"),
+        ("watchpoint:main+arg1:4:w", "found 'main\\+arg1', .* cannot be watched"),
+        ("watchpoint:0:8:w", "no address of 64 bits"),
+        ("watchpoint:0x10:3:w", "a length of '3'"),
+        ("watchpoint:0x10:8:ww", "the mode 'ww'"),
+        ("watchpoint:0x10:8:q", "the mode 'q'"),
+    ],
+)
+def test_what_cannot_be_watched(text: str, reason: str) -> None:
+    with pytest.raises(LanguageError, match=reason):
+        attach_point(parse_probe(text))

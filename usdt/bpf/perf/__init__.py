@@ -1,1 +1,1 @@
-"""Perf events: :mod:`.counters` run programs, :mod:`.sideband` reports what processes do."""
+"""Perf events: :mod:`.counters` and :mod:`.breakpoints` run programs, :mod:`.sideband` reports."""

@@ -20,7 +20,7 @@ from usdt.bpf.maps import read_cpu_list
 if TYPE_CHECKING:
     from usdt.bpf.program import Program
 
-__all__ = ("HARDWARE", "SOFTWARE", "Counter", "attach_counter")
+__all__ = ("HARDWARE", "SOFTWARE", "Counter", "EventsLink", "attach_counter")
 
 HARDWARE, SOFTWARE = 0, 1  # enum perf_type_id
 _FREQUENCY = 1 << 10  # struct perf_event_attr: the bit "freq"
@@ -45,17 +45,20 @@ class Counter:
     every_cpu: bool = True
 
 
-class _CounterLink(Link):
-    # The perf events of all CPUs.
+class EventsLink(Link):
+    """Perf events that run the same program, such as those of all CPUs."""
+
     def __init__(self, links: list[Link]) -> None:
         super().__init__(links[0].fd)
         self._links = links
 
     @property
     def detach_steps(self) -> int:
+        """The number of events."""
         return len(self._links)
 
     def close(self) -> None:
+        """Close the events."""
         for link in self._links:
             link.close()
 
@@ -82,7 +85,7 @@ def attach_counter(program: Program, counter: Counter) -> Link:
         for link in links:
             link.close()
         raise
-    return _CounterLink(links)
+    return EventsLink(links)
 
 
 def _open(counter: Counter, cpu: int) -> FD | None:

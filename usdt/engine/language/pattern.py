@@ -36,6 +36,7 @@ _COLONS = {
     "rawtp": 0,
     "syscall": 0,
     "fentry": 1,
+    "watchpoint": 2,
     **dict.fromkeys(("interval", "profile", "software", "hardware"), 1),
 }
 # bpftrace's names of kinds → the kind, and whether it is the return of a function. A USDT provider
@@ -64,6 +65,7 @@ _USAGE = {
     "profile": "profile:99hz",
     "software": "software:EVENT:COUNT",
     "hardware": "hardware:EVENT:COUNT",
+    "watchpoint": "watchpoint:ADDRESS:LENGTH:MODE",
 }
 
 

@@ -61,6 +61,7 @@ ProbeKind = Literal[
     "profile",
     "software",
     "hardware",
+    "watchpoint",
 ]
 
 MAX_HEIGHT = 100  # levels of a tree
@@ -337,7 +338,8 @@ class ProbeText:
         path: the file, library or program (``usdt``, ``uprobe``), or None.
         provider: ``usdt``: the provider; ``tracepoint``: the category; ``kprobe``, ``fentry``: the
             module; ``interval``, ``profile``: the unit; ``software``, ``hardware``: the event, if a
-            count follows. If none was written, ``*`` for ``usdt`` and ``tracepoint``, else "".
+            count follows; ``watchpoint``: the length, and the address is the path. If none was
+            written, ``*`` for ``usdt`` and ``tracepoint``, else "".
         name: the probe, function (``uprobe`` and ``kprobe``: with its ``+OFFSET``), tracepoint
             or system call.
     """

@@ -41,9 +41,10 @@ KINDS = {
     **dict.fromkeys(("p", "profile"), "profile"),
     **dict.fromkeys(("s", "software"), "software"),
     **dict.fromkeys(("h", "hardware"), "hardware"),
+    **dict.fromkeys(("w", "watchpoint"), "watchpoint"),
 }
 _NOT_YET = {
-    **dict.fromkeys(("w", "watchpoint", "asyncwatchpoint", "aw"), "watchpoint"),
+    **dict.fromkeys(("asyncwatchpoint", "aw"), "asyncwatchpoint"),
     **dict.fromkeys(("it", "iter"), "iter"),
     "self": "self",
     "bench": "bench",

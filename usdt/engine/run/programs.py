@@ -136,7 +136,10 @@ class AttachedProgram:
         )
         for notice in self._notices:
             warn(notice)
-        for failure in self.session.start():
+        failures = self.session.start()
+        if failures and not self.session.attached:
+            raise failures[0].error
+        for failure in failures:
             say(str(failure.error))
         for warning in self._prepared.state.unused_maps():
             warn(warning)

@@ -63,7 +63,7 @@ PROBE_KINDS = {
         ProbeKind("rawtp", in_kernel=True, has_return=False, provider=_KERNEL),
         *(
             ProbeKind(name, in_kernel=True, has_return=False, provider=_KERNEL)
-            for name in ("interval", "profile", "software", "hardware")
+            for name in ("interval", "profile", "software", "hardware", "watchpoint")
         ),
         ProbeKind("syscall", in_kernel=True, has_return=True, provider=_KERNEL),
     )

@@ -26,6 +26,7 @@ from usdt.base.machine import KERNEL_MACHINE
 
 if TYPE_CHECKING:
     from usdt.bpf.kprobes import KprobeMethod
+    from usdt.bpf.perf.breakpoints import Breakpoint
     from usdt.bpf.perf.counters import Counter
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.entry_return import EntryReturnMatch
@@ -119,7 +120,27 @@ class CounterTarget:
     any_task: bool = False
 
 
-KernelTarget = EventTarget | RawTracepointTarget | SyscallTarget | CounterTarget | FunctionTarget
+@frozen
+class BreakpointTarget:
+    """Memory that is watched, in the kernel or in the traced processes.
+
+    Attributes:
+        name: for error messages.
+        breakpoint: the memory, and the accesses that count.
+    """
+
+    name: str
+    breakpoint: Breakpoint
+
+
+KernelTarget = (
+    EventTarget
+    | RawTracepointTarget
+    | SyscallTarget
+    | CounterTarget
+    | BreakpointTarget
+    | FunctionTarget
+)
 
 
 @frozen

@@ -18,12 +18,14 @@ from usdt.bpf import features
 from usdt.bpf._uapi import Helper, ProgType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.link import attach_raw_tracepoint, attach_tracepoint
+from usdt.bpf.perf.breakpoints import attach_breakpoint
 from usdt.bpf.perf.counters import attach_counter
 from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.stack_slots import STRING_SLOT
 from usdt.engine.compiler.ir import ArgumentValue, children
 from usdt.engine.runtime.attach.attach_points import (
     TS_COMPAT,
+    BreakpointTarget,
     CounterTarget,
     EventTarget,
     RawTracepointTarget,
@@ -60,6 +62,12 @@ _HINTS = {
     errno.EACCES: "the program reads beyond the event's record",
     errno.EINVAL: "the kernel has no such event any more, or lets no program read so much of it",
 }
+
+_NOT_WATCHED = (
+    "this cannot be watched: an address is a multiple of its length; x86-64 watches reads only "
+    "together with writes (rw), execution only with a length of 8, and that of kernel code only "
+    "where kprobes may be"
+)
 
 
 @frozen
@@ -155,7 +163,7 @@ class _EventAttacher:
         # Returns a key: requests with equal keys can share a program.
         variant = request.variant
         match request.point.kernel_target:
-            case CounterTarget() as target:
+            case CounterTarget() | BreakpointTarget() as target:
                 return "counter", variant.number, target
             case SyscallTarget():
                 # all entry states of a program have the same size
@@ -175,6 +183,9 @@ class _EventAttacher:
             return
         if isinstance(first, CounterTarget):
             self._attach_counter(requests, first)
+            return
+        if isinstance(first, BreakpointTarget):
+            self._attach_breakpoint(requests, first)
             return
         variants = variants_of(requests)
         raw = isinstance(first, RawTracepointTarget)
@@ -222,6 +233,27 @@ class _EventAttacher:
             return
         self.loader.add_link(link)
         self.loader.attach_log.append(f"{link.detach_steps} perf counters")
+
+    def _attach_breakpoint(
+        self, requests: Sequence[AttachRequest], target: BreakpointTarget
+    ) -> None:
+        program = self.loader.load(variants_of(requests), ProgType.PERF_EVENT)
+        try:
+            link = attach_breakpoint(program, target.breakpoint, self.loader.pids)
+        except NotSupported:
+            reason = _NOT_WATCHED
+        except SyscallError as err:
+            if err.errno != errno.ENOSPC:
+                raise
+            reason = "all breakpoints of the CPU are in use"
+        except TracingError as err:
+            reason = str(err)
+        else:
+            self.loader.add_link(link)
+            self.loader.attach_log.append(f"{link.detach_steps} hardware breakpoints")
+            return
+        error = TracingError(f"{target.name}: {reason}")
+        self.failures.append(AttachFailure((requests[0].point,), error))
 
     def _attach_syscalls(self, requests: Sequence[AttachRequest], name: str) -> None:
         targets = ((one.point.kernel_target, one.variant.number) for one in requests)
