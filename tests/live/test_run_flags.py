@@ -72,7 +72,7 @@ def test_headers_are_looked_for_in_more_folders(tmp_path: Path) -> None:
     assert _run("-q", "-I", str(tmp_path), "-e", text) == ("42\n\n\n", "")
 
 
-@pytest.mark.parametrize(("mode", "early"), [("full", ""), ("line", "1\n"), ("none", "1\n")])
+@pytest.mark.parametrize(("mode", "early"), [("full", ""), ("line", ""), ("none", "1\n")])
 def test_when_output_is_written(tmp_path: Path, mode: str, early: str) -> None:
     path = tmp_path / "output"
     # cat() is of the same process: it shows what the file had before.
@@ -142,3 +142,20 @@ def test_types_are_listed() -> None:
     assert "PIDTYPE_PID = 0" in _run("-lv", "enum pid_type")[0]
     _, error = _run("-l", "struct no_such_type", code=1)
     assert error == "Error: the kernel has no type 'struct no_such_type'\n"
+
+
+def test_cat_shows_the_first_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_text("0123456789" * 2000)
+    text = f'BEGIN {{ cat("{path}"); exit(); }}'
+    assert len(_run("-q", "-e", text)[0]) == 10240 + 2
+    assert _run("-q", "-e", f"config = {{ max_cat_bytes = 12 }} {text}")[0] == "012345678901\n\n"
+
+
+def test_addresses_of_the_process_and_of_the_kernel() -> None:
+    text = (
+        "t:syscalls:sys_enter_openat /pid == cpid/ {"
+        " print(str(uptr((uint64)args.filename)) == str(args.filename));"
+        " print(((struct task_struct *)kptr((uint64)curtask))->pid == tid); exit(); }"
+    )
+    assert _run("-q", "-c", "cat /dev/null", "-e", text)[0] == "true\ntrue\n\n\n"

@@ -131,6 +131,7 @@ class AttachedProgram:
             stop=stop,
             warn=warn,
             print_maps=self._prepared.settings.print_maps,
+            max_cat=self._prepared.settings.max_cat,
             ending=ending,
             together=together,
         )

@@ -191,6 +191,21 @@ class CallChecker(BuiltinChecker):
             raise self.error(first, f"{text!r} is no address of IPv4 or IPv6") from None
         return Text(data, ArrayType(IntegerType(1, signed=False), len(data)))
 
+    def _call_kptr(self, node: tree.Call) -> Scalar:
+        return self._in_space(node, kernel=True)
+
+    def _call_uptr(self, node: tree.Call) -> Scalar:
+        return self._in_space(node, kernel=False)
+
+    def _in_space(self, node: tree.Call, *, kernel: bool) -> Scalar:
+        # The same address, of the kernel or of the process.
+        (first,) = self.arguments(node, 1, 1)
+        number = self.number(first, f"{node.function}()")
+        kind = number.type
+        if isinstance(kind, PointerType):
+            return Scalar(number.node, replace(kind, kernel=kernel), number.before)
+        return Scalar(wide(number), PointerType(kernel=kernel), number.before)
+
     def _call_kaddr(self, node: tree.Call) -> Scalar:
         from usdt.engine.output.kernel_symbols import address_of  # noqa: PLC0415 - few programs
 

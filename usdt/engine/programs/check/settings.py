@@ -19,8 +19,18 @@ __all__ = ("Settings", "settings_of")
 
 _MOST_STRING = 16 << 10
 _MOST_KEYS = 1 << 26
-_DEFAULTS = {"max_strlen": 1024, "max_map_keys": 4096, "print_maps_on_exit": 1}
-_LIMITS = {"max_strlen": _MOST_STRING, "max_map_keys": _MOST_KEYS, "print_maps_on_exit": 1}
+_DEFAULTS = {
+    "max_strlen": 1024,
+    "max_map_keys": 4096,
+    "print_maps_on_exit": 1,
+    "max_cat_bytes": 10240,
+}
+_LIMITS = {
+    "max_strlen": _MOST_STRING,
+    "max_map_keys": _MOST_KEYS,
+    "print_maps_on_exit": 1,
+    "max_cat_bytes": 1 << 30,
+}
 _WORDS = {
     "license": (  # those of which the kernel lets a program call all functions
         *("GPL", "GPL v2", "GPL and additional rights"),
@@ -33,7 +43,7 @@ _WORDS = {
 _OTHERS = frozenset(
     (
         *("cache_user_symbols", "cpp_demangle", "lazy_symbolication", "log_size"),
-        *("max_bpf_progs", "max_cat_bytes", "max_probes", "max_type_res_iterations"),
+        *("max_bpf_progs", "max_probes", "max_type_res_iterations"),
         *("on_stack_limit", "perf_rb_pages", "show_debug_info"),
         *("str_trunc_trailer", "unstable_import", "use_blazesym", "symbol_source"),
     )
@@ -48,6 +58,7 @@ class Settings:
         max_string: bytes of a string that is read, with its NUL.
         max_keys: entries of a map that is not declared with a size.
         print_maps: whether maps are printed at the end.
+        max_cat: bytes that cat() shows of a file.
         missing: what becomes of an attach point that does not exist: ``error``, ``warn`` or
             ``ignore``; empty: an error, unless its block has others that exist.
         stack_mode: how stacks are shown that do not say it: ``bpftrace``, ``perf``, ``raw``.
@@ -56,6 +67,7 @@ class Settings:
     max_string: int
     max_keys: int
     print_maps: bool
+    max_cat: int = _DEFAULTS["max_cat_bytes"]
     missing: str = ""
     stack_mode: str = ""
 
@@ -90,6 +102,7 @@ def settings_of(program: Program, source: Source) -> Settings:
         found["max_strlen"],
         found["max_map_keys"],
         bool(found["print_maps_on_exit"]),
+        found["max_cat_bytes"],
         words["missing_probes"],
         words["stack_mode"],
     )

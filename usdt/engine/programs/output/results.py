@@ -42,6 +42,7 @@ class ProgramResults:
         stop: ends the run.
         warn: writes a warning of the toolkit, such as that of a division by 0; by default ``say``.
         print_maps: whether maps are printed at the end.
+        max_cat: bytes that cat() shows of a file.
         ending: whether a signal has ended the run: system() runs no further commands then.
         together: a context for what a batch of events prints; by default one that does nothing.
 
@@ -59,6 +60,7 @@ class ProgramResults:
         stop: Callable[[], object],
         warn: Callable[[str], object] | None = None,
         print_maps: bool = True,
+        max_cat: int,
         ending: Callable[[], bool] = lambda: False,
         together: Callable[[], AbstractContextManager[object]] | None = None,
     ) -> None:
@@ -70,6 +72,7 @@ class ProgramResults:
         self._warn = warn or say
         self._stop = stop
         self._print_maps = print_maps
+        self._max_cat = max_cat
         self._ending = ending
         self._together = together or contextlib.nullcontext
         self._not_run = 0  # commands of system()
@@ -150,8 +153,9 @@ class ProgramResults:
 
     def _cat(self, path: str) -> None:
         try:
-            with open(path, encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123 - pathlib costs an import
-                self._writer.text("cat", file.read(1 << 20))
+            with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs an import
+                shown = file.read(self._max_cat).decode("utf-8", "backslashreplace")
+                self._writer.text("cat", shown)
         except OSError as err:
             self._say(f"cat({path}): {err.strerror}")
 
