@@ -16,6 +16,7 @@ from kprobe.functions.symbols import (
 )
 from usdt.base.errors import BtfError, NotSupported, ProbeNotFound
 from usdt.base.frozen import frozen
+from usdt.base.text import closest
 from usdt.btf.dump.declare import declaration
 from usdt.btf.files import modules
 from usdt.btf.format import Kind
@@ -114,6 +115,7 @@ class Functions:
         self._reach: FtraceFunctions | None = None
         self._forbidden: Blacklist | None = None
         self._types: dict[str, Btf | None] = {}
+        self._names: set[str] | None = None  # for hints
 
     @property
     def blacklist(self) -> Blacklist:
@@ -309,14 +311,18 @@ class Functions:
         near = self._nearest(name)
         return f"; nearest is {near}" if near else ""
 
-    def _nearest(self, name: str) -> str | None:
-        import difflib  # noqa: PLC0415 - only for a message
-
-        start = name[:2]
-        names = {
-            one.name
-            for one in self.symbols.functions()
-            if one.name.startswith(start) and abs(len(one.name) - len(name)) < 4
-        }
-        found = difflib.get_close_matches(name, names, 1)
-        return found[0] if found else None
+    def _nearest(self, name: str) -> str:
+        # difflib is slow, and a script may name many functions that this kernel does not have: it
+        # compares those alone that share a quarter of the runs of three letters.
+        if self._names is None:
+            self._names = {one.name for one in self.symbols.functions()}
+        runs = {name[at : at + 3] for at in range(len(name) - 2)}
+        start, least = name[:2], (len(runs) + 3) // 4
+        alike = [
+            one
+            for one in self._names
+            if one.startswith(start)
+            and abs(len(one) - len(name)) < 4
+            and sum(run in one for run in runs) >= least
+        ]
+        return closest(name, sorted(alike))
