@@ -34,6 +34,10 @@ _BODIES = {
         ),
         "(1, abc)\nabc\nxyz\nnew\nmap\n",
     ),
+    "moved": (
+        "$p = (int32 *)0; $p += 2; print($p); $p -= 1; print($p); $p++; print($p);",
+        "0x8\n0x4\n0x8\n",
+    ),
     "in loops": (
         (
             "for ($i : 0..2) { $p = &$i; print(*$p); } @k[1] = 2;"

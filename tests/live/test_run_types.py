@@ -23,6 +23,13 @@ _BODIES = {
         ),
         "(, too, 44, [0,0,0])\n0x0\n",
     ),
+    "declared, and assigned a type later": (
+        (
+            'let $s; if (pid) { $s = "text"; } print($s); let $i; print($i); let $small;'
+            " $small = (int8)1; print(sizeof($small)); let $t; let $u = $t; $t = (1, 2); print($u);"
+        ),
+        "text\n0\n1\n(0, 0)\n",
+    ),
     "numbers and arrays": (
         (
             "$a = (uint8[4])0x04030201; print($a); print($a[3]); print((uint32)$a);"

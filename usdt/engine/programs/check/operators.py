@@ -144,11 +144,15 @@ class OperatorChecker(CastChecker):
         pointer, count = (left, right) if isinstance(left.type, PointerType) else (right, left)
         if node.op == "-" and pointer is right:
             raise self.error(node, "an address cannot be subtracted from a number")
+        return replace(self.moved(pointer, count, node.op), before=(*left.before, *right.before))
+
+    def moved(self, pointer: Scalar, count: Scalar, op: str) -> Scalar:
+        """Return an address that is moved by a number of targets; ``op`` is ``+`` or ``-``."""
         whole = pointer_of(pointer)
         if not isinstance(whole, PointerExpr):
             raise TypeError(pointer)
-        made = moved(whole, wide(count), node.op)
-        return Scalar(made.address, pointer.type, (*left.before, *right.before))
+        made = moved(whole, wide(count), op)
+        return Scalar(made.address, pointer.type, (*pointer.before, *count.before))
 
     def _compare_bytes(self, node: tree.Binary, left: Value, right: Value) -> Scalar:
         texts = isinstance(left.type, StringType) and isinstance(right.type, StringType)

@@ -26,9 +26,11 @@ from usdt.engine.programs.typed import (
 )
 from usdt.engine.programs.types import (
     INT64,
+    NOTHING,
     Aggregate,
     AggregateType,
     NoType,
+    PointerType,
     TupleType,
 )
 
@@ -164,6 +166,8 @@ class StatementChecker(CallChecker):
         if not isinstance(before, Scalar) or not isinstance(right, Scalar):
             raise self.error(node, f"{node.op} needs numbers")
         op = node.op[:-1]
+        if op in ("+", "-") and isinstance(before.type, PointerType):
+            return self.moved(self.kept(before, changes), right, op)
         return self.arithmetic(op, self.kept(before, changes), self.divisor(node, op, right))
 
     def _assign_variable(self, node: tree.Assignment, target: tree.Variable) -> SetVariable:
@@ -196,6 +200,10 @@ class StatementChecker(CallChecker):
             value = self.value(node.value)
         else:
             known = self.state.variables.get((self.site.index, node.variable.start))
+            if known is None and not self.state.guessing:  # an assignment will tell
+                made = self.scopes[-1][node.variable.name] = self.new_variable(NOTHING)
+                self.made_at[made.number] = node.variable.start
+                self.not_known_yet()
             value = self.nothing(INT64 if known is None else known)
         return (self._set(node.variable, None, value),)
 

@@ -42,6 +42,7 @@ from usdt.engine.programs.typed import (
 from usdt.engine.programs.types import (
     BOOLEAN,
     INT64,
+    NOTHING,
     UINT64,
     Aggregate,
     AggregateType,
@@ -251,6 +252,8 @@ class ValueChecker:
 
     def value_of_variable(self, found: Variable) -> Value:
         """Return the value that a variable has."""
+        if found.type == NOTHING:
+            self.not_known_yet()
         if is_number(found.type):
             return Scalar(self.signed(saved(found), found.type), found.type)
         return VariableBytes(found, found.type)
