@@ -24,6 +24,7 @@ _GIVEN = {
         "(true, 16, a b=c, false, 7, 1)"
     ),
     ("--word", "--on=0"): "(false, 10, , false, 0, 0)",
+    ("--number=False",): "(false, 0, x, true, 0, 0)",
 }
 
 

@@ -216,6 +216,8 @@ class BuiltinChecker(OperatorChecker):
             wanted = "true or false"
         else:
             value, wanted = _number(given or ""), "a number"
+            if value is None and given is not None:
+                value = _TRUTHS.get(given.lower())
         if value is None:
             shown = "nothing" if given is None else repr(given)
             raise TracingError(f"--{name}: expected {wanted}, found {shown}")
