@@ -62,6 +62,13 @@ def test_probe_at_a_source_line(tmp_path: Path) -> None:
     assert run(text.replace("@", ":"), "-c", str(path))[1:] == [f"uprobe:{path}:lines.c:3", "twice"]
 
 
+def test_a_file_that_a_relative_pattern_finds_has_a_relative_path() -> None:
+    path = build("default", "loop")
+    command = [_COMMAND, "run", "-l", f"usdt:./{path.name[:-1]}*:loop:hit"]
+    done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=True)
+    assert f"usdt:./{path.name}:loop:hit" in done.stdout.splitlines()
+
+
 def test_an_empty_part_of_a_usdt_probe_is_any() -> None:
     path = build("default", "loop")
     words = ("-c", f"{path} -q -n 1")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported
@@ -127,7 +129,7 @@ def full_name(kind: str, written: str, point: AttachPoint | None) -> str:
         return kind
     rest = written.partition(":")[2]
     file = rest.partition(":")[0]
-    path = file if "/" in file and not re.search(r"[*?\[]", file) else point.path
+    path = file if "/" in file and not re.search(r"[*?\[]", file) else _path(file, point.path)
     pattern = re.search(r"[*?\[]", rest) is not None
     match kind:
         case "usdt":
@@ -143,6 +145,15 @@ def full_name(kind: str, written: str, point: AttachPoint | None) -> str:
             return f"{kind}:{point.probe.partition(':')[2]}"
         case _:
             return f"{kind}:{rest}"
+
+
+def _path(pattern: str, found: str) -> str:
+    # The path of a file that a pattern has found: relative if the pattern is.
+    if "/" not in pattern or pattern.startswith("/") or not found.startswith("/"):
+        return found
+    path = os.path.relpath(found)
+    path = f"./{path}" if pattern.startswith("./") else path
+    return path if fnmatchcase(path, pattern) else found
 
 
 def site_of(
