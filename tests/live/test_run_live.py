@@ -430,6 +430,8 @@ _REFUSED = {
     'BEGIN { system("ls"); }': "system() changes the system: allow it with --unsafe",
     "BEGIN { print(retval); }": "begin has no retval: it is no function's return",
     "nosuch:x { }": "'nosuch' is no kind of probe",
+    "kr:_raw_spin_lock { }": "kretprobe:_raw_spin_lock can't be used as it might lock up",
+    "self:signal:SIGHUP { }": "expected self:signal:SIGUSR1, the only one",
     "BEGIN { print(((struct nosuch *)1)->x); }": "no type 'struct nosuch'",
     "struct a { struct b c; } BEGIN { }": "struct b is not defined before",
     "struct a { int b : 33; } BEGIN { }": "a bit field has 0 to 32 bits here, not 33",

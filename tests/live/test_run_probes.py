@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -187,3 +188,14 @@ def test_samples_are_those_of_the_command(kind: str) -> None:
     text = f"{kind} {{ @of[pid == cpid] = count(); if (len(@of) > 1 || @n++ > 9) {{ exit(); }} }}"
     lines = run(text, "-c", f"{sys.executable} -S -c 'while True: pass'")
     assert [line.partition(":")[0] for line in lines if line.startswith("@of")] == ["@of[true]"]
+
+
+def test_a_signal_to_the_tracer_is_a_probe() -> None:
+    probe = "self:signal:SIGUSR1"
+    text = f"{probe} {{ print((1, probe)); }} {probe} {{ print((2, pid)); exit(); }}"
+    with subprocess.Popen([_COMMAND, "run", "-e", text], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        run.stdout.readline()  # "Attached 2 probes": the signal is handled
+        run.send_signal(signal.SIGUSR1)
+        lines = run.communicate(timeout=60)[0].split("\n")
+    assert [line for line in lines if line] == [f"(1, {probe})", f"(2, {run.pid})"]

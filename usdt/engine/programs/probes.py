@@ -11,7 +11,7 @@ from usdt.btf.lookup import find_type
 from usdt.engine.language import parse_probe
 from usdt.engine.language.tree import Item, Name
 from usdt.engine.programs.check.site import kernel_types
-from usdt.engine.programs.session import ProbeRequest
+from usdt.engine.programs.session import OWN_SIGNAL, ProbeRequest
 from usdt.engine.programs.syntax import tree
 
 if TYPE_CHECKING:
@@ -42,15 +42,20 @@ KINDS = {
     **dict.fromkeys(("s", "software"), "software"),
     **dict.fromkeys(("h", "hardware"), "hardware"),
     **dict.fromkeys(("w", "watchpoint"), "watchpoint"),
+    "self": "self",
 }
 _NOT_YET = {
     **dict.fromkeys(("asyncwatchpoint", "aw"), "asyncwatchpoint"),
     **dict.fromkeys(("it", "iter"), "iter"),
-    "self": "self",
     "bench": "bench",
     "test": "test",
 }
 _ALONE = ("begin", "end")
+# What kretprobes call for their own lock.
+_LOCKS = (
+    *("_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_unlock_irqrestore"),
+    "queued_spin_lock_slowpath",
+)
 _OF_PROGRAMS = ("uprobe", "uretprobe", "usdt")
 _LINE = re.compile(r"^([^:]+)@([^@:]+:[0-9]+)$")
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -97,6 +102,13 @@ def _request(
         if rest:
             raise source.error(point.start, f"{word} stands alone: found {text!r}")
         return ProbeRequest(index, probe, kind, kind, None)
+    if kind == "self":
+        if text != OWN_SIGNAL:
+            raise source.error(point.start, f"expected {OWN_SIGNAL}, the only one: found {text!r}")
+        return ProbeRequest(index, probe, text, kind, None)
+    if kind == "kretprobe" and rest in _LOCKS:
+        reason = f"{kind}:{rest} can't be used as it might lock up your system"
+        raise source.error(point.start, f"{reason}: kretprobes take this lock")
     try:
         request = parse_probe(_of_engine(kind, rest))
     except LanguageError as err:

@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.program import Probe
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
-__all__ = ("ProbeRequest", "ProgramSession")
+__all__ = ("OWN_SIGNAL", "ProbeRequest", "ProgramSession")
+
+#: The probe that runs when the tracer gets the signal.
+OWN_SIGNAL = "self:signal:SIGUSR1"
 
 _BUCKETED = (Aggregate.HIST, Aggregate.LHIST)
 _BUCKETS_PER_KEY = 8  # entries for each key of a histogram
@@ -62,7 +65,7 @@ class ProbeRequest:
         probe: the probe.
         text: the attach point: ``kprobe:vfs_read``.
         kind: its kind in bpftrace's terms: ``kretprobe``.
-        request: what the engine looks for; None for ``begin`` and ``end``.
+        request: what the engine looks for; None for ``begin``, ``end`` and ``self``.
     """
 
     index: int
@@ -245,7 +248,7 @@ class ProgramSession(RingBufferSession):
         return failures
 
     def _load_ends(self, alone: Sequence[tuple[ProbeRequest, ProbeBody]]) -> None:
-        # Load the probes begin and end.
+        # Load the probes that the tracer runs.
         for asked, body in alone:
             number = -1 - asked.index
             self._action.bodies[number] = body
@@ -254,12 +257,12 @@ class ProgramSession(RingBufferSession):
             index = self._planner.counter_of(asked.kind)
             program = self._attacher.load_to_run(ProgramVariant(number, index, plan))
             self._resources.callback(program.close)
-            self._ends.append((asked.kind, program))
+            self._ends.append((asked.text, program))
 
     def run(self, kind: str) -> None:
-        """Run the probes ``begin`` or ``end``, in the order of the program."""
-        for which, program in self._ends:
-            if which == kind:
+        """Run the probes ``begin``, ``end`` or :data:`OWN_SIGNAL`, in the order of the program."""
+        for written, program in self._ends:
+            if written == kind:
                 program.run()
 
     def drain(self) -> Iterator[list[Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import replace
 from usdt.engine.compiler.limits import DEFAULT_BUFFER
 from usdt.engine.programs.output.results import ProgramResults
 from usdt.engine.programs.output.symbols import LiveSymbols
-from usdt.engine.programs.session import ProgramSession
+from usdt.engine.programs.session import OWN_SIGNAL, ProgramSession
 from usdt.engine.run.attach import attach_probes
 from usdt.engine.run.options import TraceOptions
 from usdt.engine.run.registry import target_provider
@@ -58,6 +59,7 @@ class AttachedProgram:
         buffer: int = DEFAULT_BUFFER,
     ) -> None:
         self._prepared = prepared
+        self._stack = stack
         self._buffer = buffer
         self.session: ProgramSession
         probes = [one.request for one in prepared.requests if one.request is not None]
@@ -144,12 +146,19 @@ class AttachedProgram:
             say(str(failure.error))
         for warning in self._prepared.state.unused_maps():
             warn(warning)
+        if any(one.kind == "self" for one in self._requests):
+            self._handle_signal()
         self.observe()
         writer.attached(self.session.attached)
         self.attached.release()
-        if all(one.request is None for one in self._requests):
+        if all(one.kind in ("begin", "end") for one in self._requests):
             stop()  # nothing can come any more
         return results
+
+    def _handle_signal(self) -> None:
+        # Run the probes of SIGUSR1 when it comes, until the session ends.
+        previous = signal.signal(signal.SIGUSR1, lambda *_: self.session.run(OWN_SIGNAL))
+        self._stack.callback(signal.signal, signal.SIGUSR1, previous)
 
     def try_out(self, say: Callable[[str], object]) -> None:
         """Attach the probes, but run nothing of ``begin``; the command stays stopped.

@@ -190,7 +190,7 @@ class BuiltinChecker(OperatorChecker):
     def _user_mode(self, node: tree.Expression) -> Scalar:
         # begin and end run in the toolkit, as they do in bpftrace.
         kind = self.site.kind
-        if kind in ("begin", "end", "uprobe", "uretprobe", "usdt"):
+        if kind in ("begin", "end", "self", "uprobe", "uretprobe", "usdt"):
             return constant(1)
         if kind in ("kprobe", "kretprobe", "fentry", "fexit"):
             return constant(0)

@@ -126,7 +126,7 @@ def full_name(kind: str, written: str, point: AttachPoint | None) -> str:
         point: what it has found; None for probes such as ``begin``.
     """
     if point is None:
-        return kind
+        return written
     rest = written.partition(":")[2]
     file = rest.partition(":")[0]
     path = file if "/" in file and not re.search(r"[*?\[]", file) else _path(file, point.path)
