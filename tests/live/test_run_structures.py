@@ -153,6 +153,17 @@ def test_a_kept_structure_of_the_kernel(run: Run) -> None:
     assert run(f"BEGIN {{ {body} exit(); }}") == "true\ntrue\n"
 
 
+def test_a_variable_that_turns_out_to_be_signed_is_added_up_so(run: Run) -> None:
+    # As in runqlen.bt: the first assignment alone makes it unsigned.
+    body = "$n = ((struct s *)1)->n; $n = $n > 0 ? $n - 1 : 0; @l = lhist($n, 0, 9, 1);"
+    more = "@m = min($n); @m = min($n - 5); @x = max((uint32)3); @x = max($n - 7);"
+    text = f"struct s {{ unsigned n; }}; BEGIN {{ {body} {more} exit(); }}"
+    printed = run(text)
+    assert "@m: -5\n" in printed
+    assert "@x: 3\n" in printed
+    assert re.search(r"^\[0\] +1 ", printed, re.MULTILINE)
+
+
 def test_a_definition_of_the_program_comes_before_the_kernels(run: Run) -> None:
     body = "print(curtask->first == *(uint64 *)curtask); print(sizeof(struct task_struct));"
     text = f"struct task_struct {{ uint64_t first; }} BEGIN {{ {body} exit(); }}"

@@ -11,6 +11,7 @@ from usdt.engine.programs.syntax.tree import Integer
 from usdt.engine.programs.types import (
     INT64,
     UINT64,
+    AggregateType,
     BufferType,
     IntegerType,
     PointerType,
@@ -57,6 +58,9 @@ def joined(known: Type, other: Type) -> Type | None:
         case BufferType(size=one), BufferType(size=two):
             wider = known if one >= two else other
             return wider if replace(known, size=two) == other else None
+        case AggregateType(), AggregateType():  # of a variable that turned out to be wider
+            both = replace(known, signed=known.signed or other.signed)
+            return both if replace(other, signed=both.signed) == both else None
         case TupleType(elements=one), TupleType(elements=two):
             if sorted(known.names) != sorted(other.names) or len(one) != len(two):
                 return None

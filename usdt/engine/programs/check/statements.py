@@ -214,7 +214,8 @@ class StatementChecker(CallChecker):
             if node.op != "=":
                 raise self.error(node, f"{node.op} does not go with {value.function}()")
             kind, number = self._aggregate(value)
-            self.state.widen_value(found, kind, node.start)
+            whole = self.state.widen_value(found, kind, node.start)
+            kind = whole if isinstance(whole, AggregateType) else kind
             return AddToMap(found.variable, key, kind, number)
         before = constant(0) if node.op == "=" else self.value(target)
         stored = self._operand(node, before)
