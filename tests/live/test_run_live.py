@@ -119,7 +119,7 @@ _BODIES = {
     "unroll": ("$i = 0; unroll(3) { $i += 2; } print($i);", "6\n"),
     "keys": (
         '@a[1, "x"] = 5; print(@a[1, "x"]); print(has_key(@a, (2, "x"))); clear(@a);',
-        "@a[1, x]: 5\nfalse\n",
+        "5\nfalse\n",
     ),
     "deleted": ("@a[1] = 5; @a[2] = 6; delete(@a[1]); print(@a); clear(@a);", "@a[2]: 6\n\n"),
     "errors": ('printf("%s\\n", strerror(2));', "No such file or directory\n"),

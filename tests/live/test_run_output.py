@@ -57,7 +57,25 @@ def test_printed_maps_with_keys_end_with_an_empty_line(run: Run) -> None:
         'BEGIN { @a["x"] = avg(10); @a["y"] = avg(25); print(@a, 1, 10); print("then");'
         ' @n = 3; print(@n); print(@a["x"]); clear(@a); clear(@n); exit(); }'
     )
-    assert run(text) == "@a[y]: 2\n\nthen\n@n: 3\n@a[x]: 10\n"
+    assert run(text) == "@a[y]: 2\n\nthen\n@n: 3\n10\n"
+
+
+def test_printed_values_of_maps_are_those_of_the_hit(run: Run) -> None:
+    text = (
+        'BEGIN { @a[1] = 5; @s[1] = (1, "x"); @c[1] = sum(4); @c[1] = sum(3); @h[1] = stats(2);'
+        " print(@a[1]); print(@s[1]); print(@c[1]); print(@h[1]); print(@a[2]); @a[1] = 6;"
+        " clear(@a); clear(@s); clear(@c); clear(@h); exit(); }"
+    )
+    assert run(text) == "5\n(1, x)\n7\n@h[1]: count 1, average 2, total 2\n0\n"
+
+
+def test_printed_maps_that_were_cleared(run: Run) -> None:
+    text = (
+        'BEGIN { @n = 5; clear(@n); print(@n); @c = count(); clear(@c); print(@c); @t = (1, "x");'
+        " clear(@t); print(@t); @a = avg(3); clear(@a); print(@a); @h = hist(3); clear(@h);"
+        " print(@h); exit(); }"
+    )
+    assert run(text) == "@n: 0\n@c: 0\n@t: (0, )\n@a: 0\n"
 
 
 def test_macros_take_expressions_as_variables(run: Run) -> None:

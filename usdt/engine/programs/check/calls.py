@@ -47,6 +47,7 @@ from usdt.engine.programs.types import (
     BOOLEAN,
     INT64,
     Aggregate,
+    AggregateType,
     ArrayType,
     BufferType,
     IntegerType,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 
 __all__ = ("AGGREGATES", "CallChecker")
 
+_PRINTED_AS_ENTRIES = (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES, Aggregate.STATS)
 AGGREGATES = {one.value: one for one in Aggregate}
 _SYMBOLS = {
     "ksym": ShownAs.KERNEL_SYMBOL,
@@ -405,7 +407,7 @@ class CallChecker(BuiltinChecker):
             found = self.state.map(first.name, first.start)
             text = ",".join(map(str, limits))
             return (Emit(self.state.event(EventKind.PRINT_MAP, (), text, found.variable)),)
-        if isinstance(first, tree.MapAccess):
+        if isinstance(first, tree.MapAccess) and self._has_no_value(first):
             found, key = self.place(first)
             made = self.state.event(
                 EventKind.PRINT_MAP, (key.type,), "", found.variable, keyed=True
@@ -414,6 +416,11 @@ class CallChecker(BuiltinChecker):
         value = self.value(first)
         self.key_type(value, first)
         return self._send(self.state.event(EventKind.PRINT, (value.type,)), value)
+
+    def _has_no_value(self, node: tree.MapAccess) -> bool:
+        # A histogram and the like: print() shows the entry.
+        kind = self.state.map(node.map.name, node.start).value
+        return isinstance(kind, AggregateType) and kind.function in _PRINTED_AS_ENTRIES
 
     def _of_map(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
         (first,) = self.arguments(node, 1, 1)

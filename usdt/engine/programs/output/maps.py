@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.frozen import frozen
 from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, value_size_of
 from usdt.engine.programs.output.values import decode
-from usdt.engine.programs.types import Aggregate, AggregateType
+from usdt.engine.programs.types import Aggregate, AggregateType, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.check.state import MapState
     from usdt.engine.programs.types import Type
 
-__all__ = ("Row", "read_rows")
+__all__ = ("Row", "empty_row", "read_rows")
 
 _SIGN = 1 << 63
 _MASK = (1 << 64) - 1
@@ -48,6 +48,19 @@ def read_rows(found: MapState, made: Map | None) -> list[Row]:
         rows = [(decode(found.key, key), decode(kind, value)) for key, value in made.items()]
     rows.sort(key=lambda row: (_order(row[1]), _order(row[0])))
     return [Row(key if found.keyed else None, value) for key, value in rows]
+
+
+def empty_row(found: MapState) -> Row | None:
+    """Return what print() shows of a map without keys that has no value; None for a histogram."""
+    match found.value:
+        case AggregateType(function=Aggregate.AVG | Aggregate.STATS):
+            return Row(None, (0, 0))
+        case AggregateType(function=Aggregate.HIST | Aggregate.LHIST | Aggregate.TSERIES) | None:
+            return None
+        case AggregateType():
+            return Row(None, 0)
+        case kind:
+            return Row(None, decode(kind, bytes(size_of(kind))))
 
 
 def _order(value: Any) -> Any:

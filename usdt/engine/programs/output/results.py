@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from usdt.engine.programs.events import EventKind
-from usdt.engine.programs.output.maps import Row, read_rows
+from usdt.engine.programs.output.maps import Row, empty_row, read_rows
 from usdt.engine.programs.output.printf import Formatter
 from usdt.engine.programs.output.symbols import time_text
 from usdt.engine.programs.output.values import reader_of
@@ -167,6 +167,8 @@ class ProgramResults:
     def _print(self, event: Event, values: list[Any]) -> None:
         found = self._map(event)
         rows = read_rows(found, self._session.map_of(found))
+        if not rows and not found.keyed and (nothing := empty_row(found)) is not None:
+            rows = [nothing]
         if event.keyed:
             rows = [row for row in rows if row.key == values[0]]
         top, _, divisor = event.text.partition(",")
