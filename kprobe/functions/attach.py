@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kprobe.functions.arguments import CallContextAbi, arguments_of
-from kprobe.functions.attach_methods import attach_methods_for
+from kprobe.functions.attach_methods import NoAttachMethod, attach_methods_for
 from kprobe.functions.kernel_types import KernelTypes
 from kprobe.functions.lookup import find_functions, is_pattern
 from kprobe.functions.prototypes import current_functions
@@ -96,7 +96,11 @@ class FunctionAttacher:
             NotSupported: this kernel has no attach method for it.
         """
         forced = KprobeMethod.FENTRY if request.kind == "fentry" else self._forced
-        methods = attach_methods_for(1, forced)  # before anything is searched
+        try:
+            attach_methods_for(1, forced)  # before anything is searched
+        except NoAttachMethod:
+            find_functions(request, self._functions, typed=False, notices=[])  # none: say that
+            raise
         values = any(not item.is_predicate for item in request.items)
         shown = not (self._counts or values)
         typed = shown or bool(names - BUILTINS)

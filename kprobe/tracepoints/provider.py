@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 from typing import TYPE_CHECKING
 
@@ -221,6 +222,11 @@ def _check_words(pids: Sequence[int]) -> None:
 def _raw(request: ProbeText) -> list[AttachPoint]:
     from kprobe.tracepoints import raw  # noqa: PLC0415 - only for them
 
+    module = request.provider
+    if module and not fnmatch.fnmatchcase("vmlinux", module):
+        raise ProbeNotFound(
+            f"no raw tracepoint {module}:{request.name}: only those of vmlinux are known"
+        )
     return [
         _point(f"rawtp:{name}", raw.arguments_of(name), RawTracepointTarget(name))
         for name in raw.matching(request.name)

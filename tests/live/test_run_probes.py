@@ -199,3 +199,13 @@ def test_a_signal_to_the_tracer_is_a_probe() -> None:
         run.send_signal(signal.SIGUSR1)
         lines = run.communicate(timeout=60)[0].split("\n")
     assert [line for line in lines if line] == [f"(1, {probe})", f"(2, {run.pid})"]
+
+
+@pytest.mark.parametrize("probe", ["kprobe:nosuch_function", "rawtracepoint:nosuch:sys_exit"])
+def test_what_the_kernel_does_not_have_is_passed_over_if_told(probe: str) -> None:
+    rest = f"{probe} {{ exit(); }} i:ms:1 {{ exit(); }}"
+    assert run(f"config = {{ missing_probes = ignore }} {rest}") == ["Attached 1 probe"]
+    command = [_COMMAND, "run", "-e", rest]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "nosuch" in done.stderr

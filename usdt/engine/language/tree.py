@@ -337,9 +337,9 @@ class ProbeText:
         items: empty if the text has no items, or only ``()``.
         path: the file, library or program (``usdt``, ``uprobe``), or None.
         provider: ``usdt``: the provider; ``tracepoint``: the category; ``kprobe``, ``fentry``: the
-            module; ``interval``, ``profile``: the unit; ``software``, ``hardware``: the event, if a
-            count follows; ``watchpoint``: the length, and the address is the path. If none was
-            written, ``*`` for ``usdt`` and ``tracepoint``, else "".
+            module, ``rawtp`` of a program too; ``interval``, ``profile``: the unit; ``software``,
+            ``hardware``: the event, if a count follows; ``watchpoint``: the length, and the address
+            is the path. If none was written, ``*`` for ``usdt`` and ``tracepoint``, else "".
         name: the probe, function (``uprobe`` and ``kprobe``: with its ``+OFFSET``), tracepoint
             or system call.
     """

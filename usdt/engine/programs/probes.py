@@ -113,6 +113,8 @@ def _request(
         request = parse_probe(_of_engine(kind, rest))
     except LanguageError as err:
         raise source.error(point.start, f"{text}: {err.reason}") from err
+    if kind == "rawtracepoint":
+        request = replace(request, provider=rest.rpartition(":")[0])
     defined = {one.name for one in program.definitions}
     return ProbeRequest(index, probe, text, kind, _with_items(request, probe, kind, defined))
 
@@ -124,7 +126,7 @@ def _of_engine(kind: str, rest: str) -> str:
         rest = ":".join(part or "*" for part in rest.split(":"))
     elif kind == "uprobe":  # FILE@SOURCE:LINE
         rest = _LINE.sub(r"\1:\2", rest)
-    elif kind == "rawtracepoint":  # its module is not known here
+    elif kind == "rawtracepoint":  # without the module
         rest = rest.rpartition(":")[2]
     return f"{names.get(kind, kind)}:{rest}"
 

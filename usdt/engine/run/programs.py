@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+from usdt.base.errors import ProbeNotFound
 from usdt.base.frozen import replace
 from usdt.engine.compiler.limits import DEFAULT_BUFFER
 from usdt.engine.programs.output.results import ProgramResults
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from usdt.base.errors import ProbeNotFound
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.programs.output.writer import Writer
@@ -91,6 +91,8 @@ class AttachedProgram:
         # Scripts name a function by its names in several kernels.
         how = self._prepared.settings.missing
         there = {one.index for one in self._requests}
+        if len(missing) > 1 and not self._requests:
+            raise ProbeNotFound("no probe exists: " + "; ".join(str(err) for _, err in missing))
         for request, err in missing:
             asked = self.session.asked(request)
             if how == "error" or not self._requests or not (how or asked.index in there):
