@@ -83,6 +83,13 @@ _BODIES = {
         ),
         "4\n0\ntrue\n",
     ),
+    "a value, or another": (
+        (
+            "$i = 0; print($i++ ?: 7); $i++; print($i ?: 7); print(0 ?: 0 ?: 3); print($i);"
+            " print(sizeof(curtask.comm)); print(sizeof((1 ?: 2)));"
+        ),
+        "7\n2\n3\n2\n16\n8\n",
+    ),
     "what is known before": (
         (
             'print(comptime (1 + 2)); if comptime (probetype == "end") { print(unknown); }'

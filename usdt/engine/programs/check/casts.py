@@ -287,7 +287,11 @@ class CastChecker(ValueChecker):
             return constant(self._size_of_named(node, target.tagged_name))
         if isinstance(operand, tree.ArrayType | tree.TypeOf):
             return constant(bytes_of(self.type_of(operand)))
-        return constant(bytes_of(self.value(operand).type))
+        found = self.value(operand)
+        size = bytes_of(found.type)
+        # An array of characters is read with a NUL behind it.
+        characters = isinstance(found, ReadText) and isinstance(operand, tree.Member | tree.Index)
+        return constant(size - 1 if characters else size)
 
     def _offsetof(self, node: tree.OffsetOf) -> Scalar:
         # The address of the member in a structure at 0.

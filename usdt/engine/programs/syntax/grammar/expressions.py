@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from usdt.engine.programs.syntax.grammar.primaries import PrimaryParser
 from usdt.engine.programs.syntax.tree import (
     Binary,
+    Block,
     Cast,
     Comptime,
+    Declaration,
     Increment,
     Index,
     Integer,
@@ -78,12 +80,26 @@ class ExpressionParser(PrimaryParser):
     def _ternary(self, condition: Expression) -> Expression:
         height = self.height
         self.advance()
+        if self.token.text == ":":
+            return self._or_else(condition, height)
         then = self.expression()
         height = max(height, self.height)
         self.expect(":", "between the two values after '?'")
         otherwise = self.expression()
         self.grow(condition.start, height, self.height)
         return Ternary(condition, then, otherwise, condition.start, otherwise.end)
+
+    def _or_else(self, condition: Expression, height: int) -> Block:
+        # "a ?: b" is a if that is true, else b; a is evaluated once.
+        start = condition.start
+        self.advance()
+        otherwise = self.expression()
+        self.grow(start, height, self.height)
+        self.grow(start, self.height)
+        kept = Variable(f"$?{start}", start, condition.end)
+        made = Declaration(kept, None, condition, start, condition.end)
+        chosen = Ternary(kept, kept, otherwise, start, otherwise.end)
+        return Block((made,), chosen, start, otherwise.end)
 
     def _binary(self, lowest: int) -> Expression:
         left = self._unary()
