@@ -209,3 +209,13 @@ def test_what_the_kernel_does_not_have_is_passed_over_if_told(probe: str) -> Non
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "nosuch" in done.stderr
+
+
+def test_any_file_is_one_of_any_process() -> None:
+    path = build("default", "loop")
+    command = [path, "-q", "-n", "1000000000"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        text = f"usdt:*:loop:hit /pid == {process.pid}/ {{ print(probe); exit(); }}"
+        lines = run(text)
+        process.kill()
+    assert f"usdt:{path}:loop:hit" in lines

@@ -32,6 +32,11 @@ __all__ = ("AttachedProgram",)
 _SEE_EXEC = ("fentry", "kprobe", "rawtp", "tracepoint")
 
 
+def _is_of_processes(request: ProbeText) -> bool:
+    # Whether a pattern selects among the files of processes: usdt:*:provider:name.
+    return "*" in (path := request.path or "") and "/" not in path
+
+
 class AttachedProgram:
     """A program whose probes are found; :meth:`start` checks it and attaches them.
 
@@ -66,6 +71,8 @@ class AttachedProgram:
         missing: list[tuple[ProbeText, ProbeNotFound]] = []
         if any(one.kind in _SEE_EXEC for one in probes):
             targets = replace(targets, before_exec=True)
+        if not (targets.pids or targets.command) and any(map(_is_of_processes, probes)):
+            targets = replace(targets, all_processes=True)
         options = TraceOptions(missing=lambda request, err: missing.append((request, err)))
         self.attached = attach_probes(stack, targets, probes, self._make_session, options)
         gone = [request for request, _ in missing]
