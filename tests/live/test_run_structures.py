@@ -168,3 +168,21 @@ def test_a_definition_of_the_program_comes_before_the_kernels(run: Run) -> None:
     body = "print(curtask->first == *(uint64 *)curtask); print(sizeof(struct task_struct));"
     text = f"struct task_struct {{ uint64_t first; }} BEGIN {{ {body} exit(); }}"
     assert run(text) == "true\n8\n"
+
+
+def test_definitions_with_types_of_the_kernel(run: Run) -> None:
+    text = (
+        "struct holder { int a; enum pid_type kind; struct list_head list; struct task_struct *t; }"
+        " struct list_head2 { int own; } struct qstr { struct list_head2 *p; int own; }"
+        " typedef struct task_struct task; struct whole { task t; }"
+        " BEGIN { print((sizeof(struct holder), offsetof(struct holder, list.prev)));"
+        " print(sizeof(struct qstr)); $w = (struct whole *)curtask; print($w->t.pid == pid);"
+        " print(offsetof(struct whole, t.pid) == offsetof(struct task_struct, pid));"
+        " $h = (struct holder *)0; print($h->t->pid); exit(); }"
+    )
+    assert run(text) == "(32, 16)\n16\ntrue\ntrue\n0\n"
+
+
+def test_definitions_with_unknown_types(run: Run) -> None:
+    with pytest.raises(LanguageError, match="struct nosuch is not defined before"):
+        run("struct holder { struct list_head l; struct nosuch n; } BEGIN { exit(); }")

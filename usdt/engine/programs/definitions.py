@@ -10,7 +10,9 @@ import functools
 import sys
 from typing import TYPE_CHECKING
 
+from usdt.base.errors import BtfError
 from usdt.btf.format import Encoding, Kind
+from usdt.btf.lookup import find_type
 from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
@@ -20,7 +22,7 @@ from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.syntax.program import EnumDefinition, StructDefinition, Typedef
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.base.errors import ProgramError
     from usdt.engine.compiler.value_names import ValueNames
@@ -34,12 +36,44 @@ _MOST_BYTES = 1 << 20  # of a structure or an array
 _VOID = 0
 
 
+def _tagged(node: tree.NamedType) -> str:
+    return f"{node.tag} {node.name}" if node.tag else node.name
+
+
+def _uses_others(definitions: Sequence[Definition]) -> bool:
+    # Whether definitions use types that are not the program's.
+    own = {(getattr(one, "tag", ""), one.name) for one in definitions}
+    own |= {("enum", one.name) for one in definitions if isinstance(one, EnumDefinition)}
+    used: list[tree.Type] = []
+    for one in definitions:
+        if isinstance(one, StructDefinition):
+            used += (member.type for member in one.members)
+        elif isinstance(one, Typedef):
+            used.append(one.type)
+    while used:
+        match used.pop():
+            case tree.PointerType(target=inner) | tree.ArrayType(element=inner):
+                used.append(inner)
+            case tree.NamedType(tag=tag, name=name):
+                if (tag, name) not in own and (tag or name not in (*INTEGERS, "void")):
+                    return True
+    return False
+
+
+class _ProgramBtf(Btf):
+    # The program's own types come before those of the kernel with their names.
+    def find(self, name: str, *kinds: Kind) -> list[int]:
+        return sorted(super().find(name, *kinds), key=lambda number: number < self.first)
+
+
 class Definitions:
     """The types that a program defines.
 
     Args:
         definitions: the definitions, those within others before them.
         source: the program, for errors.
+        kernel: returns the kernel's BTF, whose types definitions may use; None without it. It is
+            asked only if they do.
 
     Attributes:
         enumerators: the constants of its enumerations.
@@ -49,11 +83,17 @@ class Definitions:
         ProgramError: a type is unknown, or too large.
     """
 
-    def __init__(self, definitions: Sequence[Definition], source: Source) -> None:
+    def __init__(
+        self,
+        definitions: Sequence[Definition],
+        source: Source,
+        kernel: Callable[[], Btf | None] = lambda: None,
+    ) -> None:
         self.enumerators: dict[str, int] = {}
         self.enumerations: dict[str, ValueNames] = {}
         self._source = source
-        self._types = BtfWriter(sys.byteorder)
+        self._base = kernel() if _uses_others(definitions) else None
+        self._types = self._writer()
         self._types.integer("int", 4, Encoding.SIGNED)
         self._found: dict[tuple[str, str], tuple[int, int, int]] = {}  # ID, size, alignment
         self._numbers: dict[tuple[str, int], int] = {}
@@ -68,7 +108,14 @@ class Definitions:
 
     @functools.cached_property
     def _btf(self) -> Btf:
-        return Btf(self._types.data(), name="the program")
+        return _ProgramBtf(self._types.data(), name="the program", base=self._base)
+
+    def _writer(self) -> BtfWriter:
+        # What uses types of the kernel continues its BTF.
+        base = self._base
+        if base is None:
+            return BtfWriter(sys.byteorder)
+        return BtfWriter(sys.byteorder, first=base.end, strings_before=base.strings_end)
 
     def types(self, *, kernel: bool) -> BtfTypes | None:
         """Return the types; ``kernel``: pointers to them are the kernel's. None without any."""
@@ -180,6 +227,9 @@ class Definitions:
                 return known[0]
             if (node.tag, node.name) in self._structures:
                 return self._structures[node.tag, node.name]
+            others = self._other(node)
+            if others is not None:
+                return others[0]
             if node.tag in ("struct", "union"):
                 return self._types.record(Kind.FWD, node.name, 0, flag=node.tag == "union")
             if node.name not in INTEGERS:
@@ -199,8 +249,20 @@ class Definitions:
             if (name, size) not in self._numbers:
                 self._numbers[name, size] = self._types.integer(name, size, encoding)
             return self._numbers[name, size], size, size
-        tag = f"{node.tag} " if node.tag else ""
-        raise self._error(node.start, f"{tag}{node.name} is not defined before")
+        found = self._other(node)
+        if found is not None:
+            return found
+        raise self._error(node.start, f"{_tagged(node)} is not defined before")
+
+    def _other(self, node: tree.NamedType) -> tuple[int, int, int] | None:
+        # A type of the kernel.
+        if self._base is None or (node.tag, node.name) in self._structures:
+            return None
+        try:
+            number = find_type(self._base, _tagged(node))
+            return number, self._base.size_of(number), self._base.align_of(number)
+        except BtfError:
+            return None
 
     def __bool__(self) -> bool:
         return self._used

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
 from usdt.engine.programs.check.settings import settings_of
+from usdt.engine.programs.check.site import kernel_types
 from usdt.engine.programs.check.state import ProgramState
 from usdt.engine.programs.headers import header_reader
 from usdt.engine.programs.probes import probe_requests
@@ -17,6 +18,7 @@ from usdt.engine.programs.syntax.parser import parse_program
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.btf.reader import Btf
     from usdt.engine.programs.check.settings import Settings
     from usdt.engine.programs.session import ProbeRequest
     from usdt.engine.programs.syntax.source import Source
@@ -71,5 +73,10 @@ def prepare_program(
     if program.definitions:
         from usdt.engine.programs.definitions import Definitions  # noqa: PLC0415 - few programs
 
-        state.defined = Definitions(program.definitions, source)
+        state.defined = Definitions(program.definitions, source, _kernel_btf)
     return PreparedProgram(requests, settings, state)
+
+
+def _kernel_btf() -> Btf | None:
+    known = kernel_types()
+    return None if known is None else known.btf
