@@ -85,5 +85,5 @@ def test_memory_of_no_process_is_an_error() -> None:
     assert done.returncode == 1
     assert done.stderr == (
         "Error: watchpoint:0x601040:8:w: this address is one of a process: "
-        "choose the process with -p or -c\n"
+        "choose the process with -p or -c, without --follow\n"
     )

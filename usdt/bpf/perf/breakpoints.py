@@ -70,7 +70,9 @@ def attach_breakpoint(program: Program, watched: Breakpoint, pids: Sequence[int]
         SyscallError: any other error of the kernel. ENOSPC: all breakpoints of the CPU are in use.
     """
     if not watched.in_kernel and not pids:
-        raise TracingError("this address is one of a process: choose the process with -p or -c")
+        raise TracingError(
+            "this address is one of a process: choose the process with -p or -c, without --follow"
+        )
     links: list[Link] = []
     try:
         for task, cpu in _places(watched, pids):
