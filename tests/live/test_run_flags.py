@@ -159,3 +159,11 @@ def test_addresses_of_the_process_and_of_the_kernel() -> None:
         " print(((struct task_struct *)kptr((uint64)curtask))->pid == tid); exit(); }"
     )
     assert _run("-q", "-c", "cat /dev/null", "-e", text)[0] == "true\ntrue\n\n\n"
+
+
+def test_a_pattern_without_a_colon_is_one_of_whole_names() -> None:
+    found = _run("-l", "*sched_switch")[0].splitlines()
+    assert {"tracepoint:sched:sched_switch", "rawtracepoint:sched_switch"} <= {*found}
+    assert all(name.endswith("sched_switch") for name in found)
+    _, error = _run("-l", "*no_such_name", code=1)
+    assert "no probe matches *no_such_name" in error

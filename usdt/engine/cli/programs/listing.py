@@ -43,7 +43,8 @@ def list_probes(
     Args:
         source: a program: its probes are listed.
         words: without a program, a pattern such as ``tracepoint:sched:*``; without one, all probes
-            of the kernel that have a place of their own, and those of the processes. A pattern
+            of the kernel that have a place of their own, and those of the processes. One without
+            a colon, as ``*sched_switch``, stands for whole names of the kernel's. A pattern
             such as ``struct task_*`` stands for types of the kernel.
         pids: the processes that uprobes and USDT probes are looked for in.
         verbose: whether the arguments of the probes follow them, and types are defined.
@@ -69,6 +70,8 @@ def list_probes(
                 found.update(_names(kind, rest or "*", pids, verbose=verbose))
             except TracingError as err:
                 errors.append(err)
+        if "*" in word and not rest:
+            found.update(_named(pattern, verbose=verbose))
     if not found:
         raise errors[0] if errors else ProbeNotFound(f"no probe matches {', '.join(patterns)}")
     return [line for name in sorted(found) for line in (name, *found[name])]
@@ -79,6 +82,18 @@ def _kinds(word: str) -> list[str]:
         return [KINDS[word]]
     every = [*_OF_KERNEL, *_COUNTERS, *_TIMERS, *_OF_FILES]
     return [kind for kind in every if fnmatchcase(kind, word)]
+
+
+def _named(pattern: str, *, verbose: bool) -> Iterator[tuple[str, list[str]]]:
+    # The kernel's probes whose whole names match, as kind:category:event.
+    names: dict[str, list[str]] = {}
+    for own in dict.fromkeys(_OF_KERNEL.values()):
+        with contextlib.suppress(TracingError):  # this kernel does not show them
+            names[own] = [*probe_names(PROBE_KINDS[own], "", (), ())]
+    for kind, own in _OF_KERNEL.items():
+        for name in names.get(own, ()):
+            if fnmatchcase(f"{kind}:{name}", pattern):
+                yield f"{kind}:{name}", fields_of(kind, name) if verbose else []
 
 
 def _names(
