@@ -38,7 +38,9 @@ _NAMES = {
 
 @pytest.mark.parametrize("written", _NAMES)
 def test_probe_is_the_whole_name(written: str) -> None:
-    lines = run(f"{written} {{ print(probe); exit(); }}", "-c", f"{sys.executable} -S -c 1")
+    # Samples are of the command alone, which must have time for one.
+    busy = f"{sys.executable} -S -c 'for i in range(3_000_000): str(i)'"
+    lines = run(f"{written} {{ print(probe); exit(); }}", "-c", busy)
     # Another CPU may have printed it as well before this one came to exit().
     assert {re.sub(r":/.*/libc[^:]*:", ":LIBC:", line) for line in lines[1:]} == {_NAMES[written]}
 
