@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -87,3 +88,17 @@ def test_what_is_in_no_container_has_no_name(tmp_path: Path) -> None:
 
 def test_containers_without_an_id_have_the_name_of_their_path(tmp_path: Path) -> None:
     assert ContainerNames(str(tmp_path)).container(labels_of("/lxc.payload.web")) == "web"
+
+
+def test_a_container_has_its_name_as_soon_as_the_files_have_it(tmp_path: Path) -> None:
+    _write(tmp_path, _LOG)
+    names = ContainerNames(str(tmp_path))
+    assert names.container(_LABELS) == "web"
+    other = "b" * 64
+    late = labels_of(f"/docker/{other}")
+    assert names.container(late) == other[:12]
+    _write(tmp_path, f"var/log/containers/shop_prod_next-{other}.log")
+    folder = tmp_path / "var/log/containers"
+    now = folder.stat().st_mtime_ns
+    os.utime(folder, ns=(now, now + 1))  # two changes may have one time on an old kernel
+    assert names.container(late) == "next"

@@ -67,7 +67,9 @@ def test_results_come_while_machines_run(mark: str) -> None:
     with running("sh", "-c", fired), started(mark, 2, "--update", "0.2") as child:
         until(lambda: tracing_processes(mark) == 2, "programs to be attached", timeout=30)
         for pid in far_processes(mark):  # both die: what they have sent remains
-            until(lambda pid=pid: written(pid) > 400, "results to be written", timeout=30)
+            for _ in range(6):  # the header, then results every 0.2 s
+                known = written(pid)
+                until(lambda pid=pid, n=known: written(pid) > n, "results", timeout=30, every=0.3)
             os.kill(pid, signal.SIGKILL)
         output, _ = child.communicate(timeout=30)
     lines = [json.loads(line) for line in output.splitlines()]

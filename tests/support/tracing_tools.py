@@ -40,6 +40,7 @@ __all__ = (
     "before_main",
     "bias",
     "by_thread",
+    "dropped_by_python",
     "leftovers",
     "one_error",
     "private",
@@ -304,6 +305,12 @@ def before_main(errors: Sequence[str]) -> bool:
     imports = r'/(usdt|kprobe)", line \d+, in <module>\n(?!\s*sys\.exit)'
     reasons = rf"Fatal Python error|<frozen site>|{imports}"
     return text == "KeyboardInterrupt" or re.search(reasons, text) is not None
+
+
+def dropped_by_python(errors: Sequence[str]) -> bool:
+    """Whether Python dropped ^C in a callback of its imports, before main() notes each one."""
+    text = "\n".join(errors)
+    return text.startswith("Exception ignored in") and "interrupts.py" not in text
 
 
 def tracebacks(errors: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ in these files was written by others, and is checked.
 """
 
 # Importing pathlib takes 6 ms:
-# ruff: noqa: PTH118, PTH207, PTH208
+# ruff: noqa: PTH116, PTH118, PTH207, PTH208
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ _AGAIN = 1.0  # seconds until files are read again for a name that is not known 
 _TRIES = 5
 _MAX_FILE = 16 << 20
 _MAX_NAMES = 1 << 17
+_FOLDERS = ("var/log/containers", "var/log/pods", "var/lib/docker/containers")
 _STORAGE = "storage/*-containers/*containers.json"
 _STORES = (
     f"var/lib/containers/{_STORAGE}",
@@ -63,6 +64,7 @@ class ContainerNames:
         self._pods: dict[str, str] = {}
         self._expected: dict[CgroupLabels, int] = {}  # → how often they are looked for
         self._read = -_AGAIN
+        self._seen: list[int] = []  # when folders had changed before the files were read
 
     def container(self, labels: CgroupLabels) -> str:
         """Return the name of a cgroup's container, else 12 digits of its ID; "" if none."""
@@ -108,8 +110,12 @@ class ContainerNames:
 
     def _look(self, labels: CgroupLabels) -> None:
         # Read the files again if they may name what is not known yet.
-        if not self._is_unknown(labels) or time.monotonic() < self._read + _AGAIN:
+        if not self._is_unknown(labels):
             return
+        changed = [self._changed(folder) for folder in _FOLDERS]
+        if changed == self._seen and time.monotonic() < self._read + _AGAIN:
+            return
+        self._seen = changed
         if len(self._containers) + len(self._pods) > _MAX_NAMES:
             self._containers.clear()
             self._pods.clear()
@@ -117,6 +123,12 @@ class ContainerNames:
         self._read_docker(labels.container_id)
         self._read_stores()
         self._read = time.monotonic()
+
+    def _changed(self, folder: str) -> int:
+        try:
+            return os.stat(os.path.join(self._root, folder)).st_mtime_ns
+        except OSError:
+            return 0
 
     def _read_kubernetes(self) -> None:
         for name in self._names("var/log/pods"):
