@@ -47,7 +47,10 @@ def _have_breakpoints() -> bool:
 pytestmark = [
     pytest.mark.root,
     pytest.mark.usefixtures("ringbuf"),
-    pytest.mark.skipif(not _have_breakpoints(), reason="no hardware breakpoints"),
+    pytest.mark.skipif(
+        not _have_breakpoints(),
+        reason="hardware breakpoints (PERF_TYPE_BREAKPOINT) are not in this kernel",
+    ),
 ]
 
 

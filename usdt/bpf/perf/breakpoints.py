@@ -16,9 +16,8 @@ from usdt.base.errors import NotSupported, SyscallError, TargetError, TracingErr
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import perf_attribute, perf_event_open
 from usdt.bpf._uapi import PERF_ATTR_SIZE
-from usdt.bpf.link import connect_perf_event
 from usdt.bpf.maps import read_cpu_list
-from usdt.bpf.perf.counters import EventsLink
+from usdt.bpf.perf.counters import EventsLink, connect_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,23 +65,15 @@ def attach_breakpoint(program: Program, watched: Breakpoint, pids: Sequence[int]
     Raises:
         TracingError: it is memory of processes, and no process is given.
         TargetError: a process does not exist.
-        NotSupported: this CPU has no such watched.
+        NotSupported: this CPU has no such breakpoint.
         SyscallError: any other error of the kernel. ENOSPC: all breakpoints of the CPU are in use.
     """
     if not watched.in_kernel and not pids:
         raise TracingError(
             "this address is one of a process: choose the process with -p or -c, without --follow"
         )
-    links: list[Link] = []
-    try:
-        for task, cpu in _places(watched, pids):
-            event = _open(watched, task, cpu)
-            if event is not None:
-                links.append(connect_perf_event(event, program, None))
-    except BaseException:
-        for link in links:
-            link.close()
-        raise
+    places = _places(watched, pids)
+    links = connect_each((_open(watched, task, cpu) for task, cpu in places), program)
     if not links:
         raise TargetError(f"process {', '.join(map(str, pids))} has ended")
     return EventsLink(links)

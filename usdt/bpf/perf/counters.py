@@ -18,9 +18,11 @@ from usdt.bpf.link import Link, connect_perf_event
 from usdt.bpf.maps import read_cpu_list
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from usdt.bpf.program import Program
 
-__all__ = ("HARDWARE", "SOFTWARE", "Counter", "EventsLink", "attach_counter")
+__all__ = ("HARDWARE", "SOFTWARE", "Counter", "EventsLink", "attach_counter", "connect_each")
 
 HARDWARE, SOFTWARE = 0, 1  # enum perf_type_id
 _FREQUENCY = 1 << 10  # struct perf_event_attr: the bit "freq"
@@ -75,17 +77,26 @@ def attach_counter(program: Program, counter: Counter) -> Link:
         SyscallError: any other error of the kernel.
     """
     cpus = read_cpu_list("online")
+    used = cpus if counter.every_cpu else cpus[:1]
+    return EventsLink(connect_each((_open(counter, cpu) for cpu in used), program))
+
+
+def connect_each(events: Iterable[FD | None], program: Program) -> list[Link]:
+    """Return a link of the program to each perf event; those that are None are left out.
+
+    If one cannot be opened or connected, the others are closed.
+    """
     links: list[Link] = []
     try:
-        for cpu in cpus if counter.every_cpu else cpus[:1]:
-            event = _open(counter, cpu)
+        for event in events:
             if event is not None:
-                links.append(connect_perf_event(event, program, None))
+                link = connect_perf_event(event, program, None)
+                links.append(link)
     except BaseException:
         for link in links:
             link.close()
         raise
-    return EventsLink(links)
+    return links
 
 
 def _open(counter: Counter, cpu: int) -> FD | None:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ("Largest", "are_distinct", "hits_of", "largest")
 
+# Columns of which different bytes are different values.
 _PLAIN = (
-    *(BufferColumn, BytesColumn, CommColumn, ConstColumn, FloatColumn, IntColumn, StringColumn),
+    BufferColumn | BytesColumn | CommColumn | ConstColumn | FloatColumn | IntColumn | StringColumn
 )
 
 
