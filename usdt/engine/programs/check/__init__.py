@@ -2,7 +2,7 @@
 
 program      a whole program, in passes until all types are known; ``state``: its maps and events
 statements   statements and blocks
-calls        functions; ``formats``: those of printf()
+calls        functions; ``functions``: by what they are about; ``formats``: those of printf()
 builtins     names that stand for a value of the hit
 operators    operators, members and elements; ``casts``: casts, sizes and offsets of types
 values       constants, variables and maps; ``fields``: those of tracepoints

@@ -1,4 +1,4 @@
-"""The check of calls: the functions of the language."""
+"""The check of calls: which function is meant, and those that print or change something."""
 
 from __future__ import annotations
 
@@ -10,36 +10,23 @@ from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import U64, Arithmetic, Convert, Deref, Number
-from usdt.engine.compiler.resolve.names import resolve_register
-from usdt.engine.language import tree as language
-from usdt.engine.language.tree import StackKind
-from usdt.engine.programs.check.builtins import BUILTINS, BuiltinChecker
+from usdt.engine.programs.check.builtins import BUILTINS
 from usdt.engine.programs.check.formats import check_format
-from usdt.engine.programs.check.nodes import constant, lvalue_of, wide
+from usdt.engine.programs.check.functions.addresses import AddressFunctions
+from usdt.engine.programs.check.functions.maps import MapFunctions
+from usdt.engine.programs.check.functions.text import TextFunctions
+from usdt.engine.programs.check.nodes import constant, wide
 from usdt.engine.programs.constants import constants
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
     CallHelper,
-    CompareBytes,
-    Delete,
-    Element,
     Emit,
     Evaluate,
-    FindText,
-    HasKey,
-    LowBytes,
-    MakeTuple,
-    MapLength,
-    Padded,
-    Read,
     ReadText,
     Scalar,
     SetVariable,
     Statement,
-    Text,
-    TextLength,
-    UserSymbol,
     parts,
     saved,
 )
@@ -48,17 +35,9 @@ from usdt.engine.programs.types import (
     INT64,
     Aggregate,
     AggregateType,
-    ArrayType,
-    BufferType,
     IntegerType,
-    PointerType,
     ShownAs,
-    StackType,
     StringType,
-    StructType,
-    TupleType,
-    bytes_of,
-    size_of,
     spelled,
 )
 
@@ -67,7 +46,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.ir import Node
     from usdt.engine.programs.events import Event
-    from usdt.engine.programs.typed import Bytes, Value
+    from usdt.engine.programs.typed import Value
 
 __all__ = ("AGGREGATES", "CallChecker")
 
@@ -89,12 +68,10 @@ _PRINTING = {
     "cat": EventKind.CAT,
 }
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
-_MAC = 6
-_IPV6 = 16
 _JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
 
 
-class CallChecker(BuiltinChecker):
+class CallChecker(TextFunctions, AddressFunctions, MapFunctions):
     """A checker of calls."""
 
     def _call(self, node: tree.Call) -> Value:
@@ -120,127 +97,7 @@ class CallChecker(BuiltinChecker):
         hint = f"; did you mean {near}?" if near else ""
         return self.error(node, f"unknown function {node.function!r}{hint}")
 
-    def arguments(self, node: tree.Call, least: int, most: int) -> tuple[tree.Expression, ...]:
-        """Return the arguments of a call.
-
-        Raises:
-            LanguageError: there are too few or too many, or one is a type.
-        """
-        found = node.arguments
-        if not least <= len(found) <= most:
-            takes = str(least) if least == most else f"{least} to {most}"
-            reason = f"{node.function}() takes {takes} arguments, {len(found)} given"
-            raise self.error(node, reason)
-        for one in found:
-            if isinstance(one, tree.NamedType | tree.PointerType | tree.ArrayType):
-                raise self.error(one, f"{node.function}() takes values, not types")
-        return found  # type: ignore[return-value] # checked above
-
-    # ------------------------------------------------------------ text and bytes
-
-    def _call_str(self, node: tree.Call) -> Value:
-        first, *rest = self.arguments(node, 1, 2)
-        text = self.argument_text(first)
-        value = self.value(first) if text is None else text
-        limit, size = None, self.state.max_string
-        if rest:
-            given = self.number(rest[0], "the length of str()")
-            if isinstance(given.node, Number):
-                size = max(1, min(given.node.value + 1, self.state.max_string))
-            else:
-                limit = given
-        if text is not None and limit is None:
-            return Text(text.text[: size - 1], StringType(min(len(text.text) + 1, size)))
-        if isinstance(value.type, StringType):
-            return value
-        if isinstance(value, Read) and isinstance(value.type, ArrayType):
-            return ReadText(value.address, StringType(min(size, value.type.count + 1)), limit)
-        if not isinstance(value, Scalar):
-            raise self.error(first, f"str() reads at an address, not {spelled(value.type)}")
-        return ReadText(value, StringType(size), limit)
-
-    def _call_buf(self, node: tree.Call) -> Value:
-        first, *rest = self.arguments(node, 1, 2)
-        value = self.value(first)
-        size, length = self.state.max_string, None
-        if rest:
-            length = self.number(rest[0], "the length of buf()")
-            if isinstance(length.node, Number):
-                size = max(0, min(length.node.value, size))
-        if isinstance(value, Read) and isinstance(value.type, ArrayType | StructType):
-            size = min(size, size_of(value.type)) if rest else size_of(value.type)
-            return Read(value.address, BufferType(size), length)
-        if isinstance(value.type, StringType) and (
-            length is None or isinstance(length.node, Number)
-        ):
-            size = size if rest else value.type.size - 1
-            if not isinstance(value, Scalar) and size > size_of(value.type):
-                value = Padded(value, StringType(size))
-            whole = MakeTuple((constant(size), value), TupleType((INT64, value.type)))
-            return Element(whole, 0, BufferType(size))
-        if not isinstance(value, Scalar) or not rest:
-            raise self.error(first, "buf() takes an address and a length, or an array")
-        return Read(value, BufferType(size), length)
-
-    def _call_pton(self, node: tree.Call) -> Value:
-        import ipaddress  # noqa: PLC0415 - few programs have addresses
-
-        (first,) = self.arguments(node, 1, 1)
-        text = self.text(first, "the address of pton()").decode("utf-8", "backslashreplace")
-        try:
-            data = ipaddress.ip_address(text).packed
-        except ValueError:
-            raise self.error(first, f"{text!r} is no address of IPv4 or IPv6") from None
-        return Text(data, ArrayType(IntegerType(1, signed=False), len(data)))
-
-    def _call_kptr(self, node: tree.Call) -> Scalar:
-        return self._in_space(node, kernel=True)
-
-    def _call_uptr(self, node: tree.Call) -> Scalar:
-        return self._in_space(node, kernel=False)
-
-    def _in_space(self, node: tree.Call, *, kernel: bool) -> Scalar:
-        # The same address, of the kernel or of the process.
-        (first,) = self.arguments(node, 1, 1)
-        number = self.number(first, f"{node.function}()")
-        kind = number.type
-        if isinstance(kind, PointerType):
-            return Scalar(number.node, replace(kind, kernel=kernel), number.before)
-        return Scalar(wide(number), PointerType(kernel=kernel), number.before)
-
-    def _call_kaddr(self, node: tree.Call) -> Scalar:
-        from usdt.engine.output.kernel_symbols import address_of  # noqa: PLC0415 - few programs
-
-        (first,) = self.arguments(node, 1, 1)
-        name = self.text(first, "the symbol of kaddr()")
-        address = address_of(name)
-        if address is None:
-            shown = name.decode("utf-8", "backslashreplace")
-            reason = "/proc/kallsyms shows no address of it (see kernel.kptr_restrict)"
-            raise self.error(first, f"Failed to resolve kernel symbol: {shown}: {reason}")
-        return constant(address)
-
-    def _call_macaddr(self, node: tree.Call) -> Value:
-        (first,) = self.arguments(node, 1, 1)
-        value = self.value(first)
-        address = value.address if isinstance(value, Read | ReadText) else value
-        if not isinstance(address, Scalar):
-            raise self.error(first, "macaddr() takes an array of 6 bytes, or its address")
-        return Read(address, BufferType(_MAC, hardware=True))
-
-    def _call_ntop(self, node: tree.Call) -> Value:
-        *_, last = self.arguments(node, 1, 2)
-        value = self.value(last)
-        # All have the size of the largest, so that a variable may hold addresses of both families.
-        kind = BufferType(_IPV6, address=True)
-        if isinstance(value, Scalar):
-            return LowBytes(value, kind)
-        found = lvalue_of(value, self.new_variable)
-        if found is None or not isinstance(value.type, ArrayType):
-            raise self.error(last, f"ntop() takes a number or an array, not {spelled(value.type)}")
-        array, _, before = found
-        address = Scalar(array.address, PointerType(kernel=array.kernel), before)
-        return Read(address, kind, constant(min(bytes_of(value.type), _IPV6)))
+    # ------------------------------------------------------------ numbers
 
     def _call_bswap(self, node: tree.Call) -> Scalar:
         (first,) = self.arguments(node, 1, 1)
@@ -264,57 +121,10 @@ class CallChecker(BuiltinChecker):
         default = self.value(rest[0]) if rest else replace(constant(0), type=BOOLEAN)
         return self.option(node, name, default)
 
-    def _call_strncmp(self, node: tree.Call) -> Scalar:
-        one, two, count = self.arguments(node, 3, 3)
-        left, right = self.value(one), self.value(two)
-        if isinstance(left, Scalar) or isinstance(right, Scalar):
-            raise self.error(node, "strncmp() compares two strings")
-        same = CompareBytes(left, right, self.integer(count, "the length of strncmp()"))
-        return self._not(self.step(same, INT64))
-
-    def _not(self, value: Scalar) -> Scalar:
-        from usdt.engine.compiler.ir import Not  # noqa: PLC0415
-
-        return Scalar(fold(Not(value.node)), INT64, value.before)
-
-    # ------------------------------------------------------------ symbols and stacks
-
     def _shown_as(self, node: tree.Call, shown: ShownAs) -> Scalar:
         (first,) = self.arguments(node, 1, 2)[:1]
         value = self.number(first, f"{node.function}()")
         return Scalar(value.node, IntegerType(8, signed=False, shown=shown), value.before)
-
-    def _call_usym(self, node: tree.Call) -> Value:
-        (first,) = self.arguments(node, 1, 1)
-        self.state.user_symbols = True
-        return UserSymbol(self.number(first, "usym()"), StackType(StackKind.USER, 0))
-
-    def _call_kstack(self, node: tree.Call) -> Value:
-        return self._stack(node, StackKind.KERNEL)
-
-    def _call_ustack(self, node: tree.Call) -> Value:
-        return self._stack(node, StackKind.USER)
-
-    def _stack(self, node: tree.Call, kind: StackKind) -> Value:
-        frames = 127
-        mode = ""
-        for one in self.arguments(node, 0, 2):
-            if isinstance(one, tree.Identifier):
-                mode = one.name
-            else:
-                frames = max(1, min(self.integer(one, "the frames of a stack"), 127))
-        if mode not in ("", "bpftrace", "perf", "raw", "build_id"):
-            raise self.error(node, f"{mode} is no mode of stacks: bpftrace, perf, raw, build_id")
-        made = self.stack(kind, frames)
-        return made if not mode else type(made)(kind, StackType(kind, frames, mode))
-
-    def _call_reg(self, node: tree.Call) -> Value:
-        (first,) = self.arguments(node, 1, 1)
-        name = language.Text((self.text(first, "reg()"),), first.start, first.end)
-        call = language.Call("reg", (name,), node.start, node.end)
-        return self.typed(resolve_register(call, self.site.scope))
-
-    # ------------------------------------------------------------ numbers
 
     def _call_nsecs(self, node: tree.Call) -> Value:
         given = self.arguments(node, 0, 1)
@@ -325,43 +135,6 @@ class CallChecker(BuiltinChecker):
         if name not in ("monotonic", "boot", "tai", "sw_tai"):
             raise self.error(mode, "a clock is monotonic, boot, tai or sw_tai")
         return self.clock(name)
-
-    def _call_strftime(self, node: tree.Call) -> Value:
-        form, value = self.arguments(node, 2, 2)
-        text = self.text(form, "the format of strftime()").decode("utf-8", "surrogateescape")
-        number = self.number(value, "the time of strftime()")
-        kind = IntegerType(8, signed=False, shown=ShownAs.TIME, format=text)
-        return Scalar(wide(number), kind, number.before)
-
-    def _call_has_key(self, node: tree.Call) -> Scalar:
-        whole, key = self.arguments(node, 2, 2)
-        if not isinstance(whole, tree.Map):
-            raise self.error(whole, "has_key() takes a map and a key")
-        found = self.state.map(whole.name, whole.start)
-        return self.step(HasKey(found.variable, self.key(found, key)), BOOLEAN)
-
-    def _call_len(self, node: tree.Call) -> Scalar:
-        (first,) = self.arguments(node, 1, 1)
-        if not isinstance(first, tree.Map):
-            raise self.error(first, "len() takes a map")
-        found = self.state.map(first.name, first.start)
-        return self.step(MapLength(found.variable), INT64)
-
-    def _call_strlen(self, node: tree.Call) -> Scalar:
-        (first,) = self.arguments(node, 1, 1)
-        return self.step(TextLength(self._text_value(first, "strlen()")), INT64)
-
-    def _call_strcontains(self, node: tree.Call) -> Scalar:
-        text, part = self.arguments(node, 2, 2)
-        within, wanted = (self._text_value(one, "strcontains()") for one in (text, part))
-        looked_for = wanted.text.split(b"\0")[0] if isinstance(wanted, Text) else wanted
-        return self.step(FindText(within, looked_for), BOOLEAN)
-
-    def _text_value(self, node: tree.Expression, what: str) -> Bytes:
-        value = self.value(node)
-        if isinstance(value, Scalar) or not isinstance(value.type, StringType):
-            raise self.error(node, f"{what} takes a string, not {spelled(value.type)}")
-        return value
 
     # ------------------------------------------------------------ statements
 
@@ -421,33 +194,6 @@ class CallChecker(BuiltinChecker):
         # A histogram and the like: print() shows the entry.
         kind = self.state.map(node.map.name, node.start).value
         return isinstance(kind, AggregateType) and kind.function in _PRINTED_AS_ENTRIES
-
-    def _of_map(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
-        (first,) = self.arguments(node, 1, 1)
-        if not isinstance(first, tree.Map):
-            raise self.error(first, f"{node.function}() takes a map")
-        found = self.state.map(first.name, first.start)
-        return (Emit(self.state.event(kind, (), "", found.variable)),)
-
-    def _do_clear(self, node: tree.Call) -> tuple[Statement, ...]:
-        return self._of_map(node, EventKind.CLEAR)
-
-    def _do_zero(self, node: tree.Call) -> tuple[Statement, ...]:
-        return self._of_map(node, EventKind.ZERO)
-
-    def _do_delete(self, node: tree.Call) -> tuple[Statement, ...]:
-        given = self.arguments(node, 1, 64)
-        if len(given) == 2 and isinstance(given[0], tree.Map):
-            whole = given[0]
-            found = self.state.map(whole.name, whole.start)
-            return (Delete(found.variable, self.key(found, given[1])),)
-        made: list[Statement] = []
-        for one in given:
-            if not isinstance(one, tree.Map | tree.MapAccess):
-                raise self.error(one, "delete() takes a map and a key")
-            state, key = self.place(one)
-            made.append(Delete(state.variable, key))
-        return tuple(made)
 
     def _do_exit(self, node: tree.Call) -> tuple[Statement, ...]:
         from usdt.engine.programs.typed import Leave  # noqa: PLC0415

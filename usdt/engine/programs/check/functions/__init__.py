@@ -1,0 +1,7 @@
+"""The check of functions, by what they are about; ``calls`` finds them by their names.
+
+arguments    what they share: the check of their arguments
+text         strings and bytes
+addresses    addresses of memory and of networks; symbols and stacks
+maps         maps
+"""

@@ -1,0 +1,119 @@
+"""Functions of strings and bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from usdt.engine.compiler.constant_folding import fold
+from usdt.engine.compiler.ir import Number
+from usdt.engine.programs.check.nodes import constant, wide
+from usdt.engine.programs.typed import (
+    CompareBytes,
+    Element,
+    FindText,
+    MakeTuple,
+    Padded,
+    Read,
+    ReadText,
+    Scalar,
+    Text,
+    TextLength,
+)
+from usdt.engine.programs.types import (
+    BOOLEAN,
+    INT64,
+    ArrayType,
+    BufferType,
+    IntegerType,
+    ShownAs,
+    StringType,
+    StructType,
+    TupleType,
+    size_of,
+    spelled,
+)
+
+if TYPE_CHECKING:
+    from usdt.engine.programs.syntax import tree
+    from usdt.engine.programs.typed import Value
+from usdt.engine.programs.check.functions.arguments import FunctionChecker
+
+__all__ = ("TextFunctions",)
+
+
+class TextFunctions(FunctionChecker):
+    """A checker of the functions of strings and bytes."""
+
+    def _call_str(self, node: tree.Call) -> Value:
+        first, *rest = self.arguments(node, 1, 2)
+        text = self.argument_text(first)
+        value = self.value(first) if text is None else text
+        limit, size = None, self.state.max_string
+        if rest:
+            given = self.number(rest[0], "the length of str()")
+            if isinstance(given.node, Number):
+                size = max(1, min(given.node.value + 1, self.state.max_string))
+            else:
+                limit = given
+        if text is not None and limit is None:
+            return Text(text.text[: size - 1], StringType(min(len(text.text) + 1, size)))
+        if isinstance(value.type, StringType):
+            return value
+        if isinstance(value, Read) and isinstance(value.type, ArrayType):
+            return ReadText(value.address, StringType(min(size, value.type.count + 1)), limit)
+        if not isinstance(value, Scalar):
+            raise self.error(first, f"str() reads at an address, not {spelled(value.type)}")
+        return ReadText(value, StringType(size), limit)
+
+    def _call_buf(self, node: tree.Call) -> Value:
+        first, *rest = self.arguments(node, 1, 2)
+        value = self.value(first)
+        size, length = self.state.max_string, None
+        if rest:
+            length = self.number(rest[0], "the length of buf()")
+            if isinstance(length.node, Number):
+                size = max(0, min(length.node.value, size))
+        if isinstance(value, Read) and isinstance(value.type, ArrayType | StructType):
+            size = min(size, size_of(value.type)) if rest else size_of(value.type)
+            return Read(value.address, BufferType(size), length)
+        if isinstance(value.type, StringType) and (
+            length is None or isinstance(length.node, Number)
+        ):
+            size = size if rest else value.type.size - 1
+            if not isinstance(value, Scalar) and size > size_of(value.type):
+                value = Padded(value, StringType(size))
+            whole = MakeTuple((constant(size), value), TupleType((INT64, value.type)))
+            return Element(whole, 0, BufferType(size))
+        if not isinstance(value, Scalar) or not rest:
+            raise self.error(first, "buf() takes an address and a length, or an array")
+        return Read(value, BufferType(size), length)
+
+    def _call_strncmp(self, node: tree.Call) -> Scalar:
+        one, two, count = self.arguments(node, 3, 3)
+        left, right = self.value(one), self.value(two)
+        if isinstance(left, Scalar) or isinstance(right, Scalar):
+            raise self.error(node, "strncmp() compares two strings")
+        same = CompareBytes(left, right, self.integer(count, "the length of strncmp()"))
+        return self._not(self.step(same, INT64))
+
+    def _not(self, value: Scalar) -> Scalar:
+        from usdt.engine.compiler.ir import Not  # noqa: PLC0415
+
+        return Scalar(fold(Not(value.node)), INT64, value.before)
+
+    def _call_strlen(self, node: tree.Call) -> Scalar:
+        (first,) = self.arguments(node, 1, 1)
+        return self.step(TextLength(self.text_value(first, "strlen()")), INT64)
+
+    def _call_strcontains(self, node: tree.Call) -> Scalar:
+        text, part = self.arguments(node, 2, 2)
+        within, wanted = (self.text_value(one, "strcontains()") for one in (text, part))
+        looked_for = wanted.text.split(b"\0")[0] if isinstance(wanted, Text) else wanted
+        return self.step(FindText(within, looked_for), BOOLEAN)
+
+    def _call_strftime(self, node: tree.Call) -> Value:
+        form, value = self.arguments(node, 2, 2)
+        text = self.text(form, "the format of strftime()").decode("utf-8", "surrogateescape")
+        number = self.number(value, "the time of strftime()")
+        kind = IntegerType(8, signed=False, shown=ShownAs.TIME, format=text)
+        return Scalar(wide(number), kind, number.before)
