@@ -153,8 +153,51 @@ def test_what_is_damaged_is_made_anew(
     assert file.read_bytes() == whole
 
 
-def test_lies_under_a_right_checksum_do_not_pass(tmp_path: Path, kept: Path) -> None:
+def without_ranges(program: Path) -> Path:
+    """A program without .debug_aranges, so that only its index finds functions."""
+    command = [need_program("objcopy", "binutils"), "-R", ".debug_aranges", program]
+    subprocess.run(command, check=True, timeout=60)
+    return program
+
+
+def declared(program: Path, addresses: dict[str, int]) -> dict[str, str | None]:
+    """The prototype of each function, or None."""
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+        found = {name: info.function(at, name) for name, at in addresses.items()}
+        return {name: one and one.declaration for name, one in found.items()}
+
+
+def test_one_function_needs_no_index(tmp_path: Path, kept: Path, builds: list[str]) -> None:
     program = compiled(tmp_path, "gcc")
+    addresses = names(program)
+    del addresses["walk"]  # the index tells whether a type that is only declared is defined
+    next(kept.iterdir()).unlink()
+    found = declared(program, addresses)
+    assert len(builds) == 1
+    assert not list(kept.iterdir())
+    assert found["main"] == "int main(int argc, char **argv)"
+    assert declared(without_ranges(program), addresses) == found
+    assert len(builds) == 2
+
+
+@pytest.mark.parametrize(
+    "bad", [b"", b"\xff", b"\xff\xff\xff\xff" * 4], ids=["none", "cut", "long"]
+)
+def test_damaged_ranges_of_units_leave_it_to_the_index(
+    tmp_path: Path, kept: Path, builds: list[str], bad: bytes
+) -> None:
+    program = compiled(tmp_path, "gcc")
+    addresses = names(program)
+    found = declared(program, addresses)
+    (tmp_path / "bad").write_bytes(bad)
+    changed = ["objcopy", "--update-section", f".debug_aranges={tmp_path / 'bad'}", program]
+    subprocess.run(changed, check=True, timeout=60)
+    assert declared(program, addresses) == found
+    assert len(builds) == 2
+
+
+def test_lies_under_a_right_checksum_do_not_pass(tmp_path: Path, kept: Path) -> None:
+    program = without_ranges(compiled(tmp_path, "gcc"))
     address = names(program)["walk"]
     with ElfFile(program) as elf:
         key = f"{DebugSections(elf).identity} "

@@ -11,6 +11,7 @@ from usdt.btf.lookup import find_type
 from usdt.dwarf.index.files import DebugFiles
 from usdt.dwarf.index.index import DebugIndex
 from usdt.dwarf.index.nested_functions import NestedFunctions
+from usdt.dwarf.index.unit_functions import UnitFunctions
 from usdt.dwarf.types import functions as fn
 from usdt.dwarf.types.convert import Converter
 from usdt.dwarf.types.dwarf_btf import DwarfTypes
@@ -122,7 +123,7 @@ class DebugInfo(Closeable):
         """
         with checked(self.name, f"the function at {address:#x}"):
             own = address + self._files.bias
-            found_at = self._index.function(own) or self._nested_functions.at(own)
+            found_at = self._functions_at(own)
             found = [
                 (self._function_die(die_position), die_position.unit) for die_position in found_at
             ]
@@ -131,6 +132,14 @@ class DebugInfo(Closeable):
                 return None
             match = next((one for one in found if name and name in _names_of(one[0])), found[0])
             return self._read_function(address, name, *match)
+
+    def _functions_at(self, address: int) -> list[DiePosition]:
+        # Reading the unit that has the address takes milliseconds, building the index seconds.
+        if "_index" not in self.__dict__:
+            found = self._unit_functions.at(address)
+            if found:
+                return found
+        return self._index.function(address) or self._nested_functions.at(address)
 
     def _function_die(self, die_position: DiePosition) -> Die:
         die = self._die(die_position)
@@ -316,6 +325,10 @@ class DebugInfo(Closeable):
     def _index(self) -> DebugIndex:
         with checked(self.name, "the index"):
             return DebugIndex.of(self._files)
+
+    @functools.cached_property
+    def _unit_functions(self) -> UnitFunctions:
+        return UnitFunctions(self._files)
 
     @functools.cached_property
     def _nested_functions(self) -> NestedFunctions:

@@ -4,5 +4,6 @@ files             the files that contain the debug information of one ELF file
 abbrev_skim       abbreviation tables prepared for skipping entries quickly
 indexer           one pass over a unit
 index             the result, cached
+unit_functions    functions by address without the index: only their unit is read
 nested_functions  functions inside functions, which the index omits
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import struct
 from array import array
 from typing import TYPE_CHECKING
 
@@ -119,13 +120,15 @@ def read_aranges(data: Bytes, plain: UnitEncoding) -> Iterator[tuple[int, int, i
             )
         # Entries are aligned to twice the size of an address, relative to the header.
         position = at + -(-(start + 4 + size - at) // (2 * width)) * 2 * width
-        while position + 2 * width <= end:
-            low = plain.number(data, position, width)
-            many = plain.number(data, position + width, width)
-            position += 2 * width
-            seen += 1
-            if seen > _MAX_ARANGES:
-                raise MalformedDwarf(f"more than {_MAX_ARANGES} ranges of units")
+        count = max(0, end - position) // (2 * width)
+        seen += count
+        if seen > _MAX_ARANGES:
+            raise MalformedDwarf(f"more than {_MAX_ARANGES} ranges of units")
+        pairs = struct.iter_unpack(
+            f"{'<' if plain.byteorder == 'little' else '>'}{'QQ' if width == 8 else 'II'}",
+            bytes(data[position : position + count * 2 * width]),
+        )
+        for low, many in pairs:
             if low and many:
                 yield low, low + many, unit
         at = end

@@ -348,6 +348,11 @@ class DebugFile:
         self._units[header.at] = found
         return found
 
+    def number_at(self, at: int) -> int | None:
+        """Return the number of the unit that begins at a position; None if none does."""
+        index = bisect.bisect_left(self._starts, at)
+        return index if index < len(self._starts) and self._starts[index] == at else None
+
     def unit_containing(self, at: int) -> tuple[Unit, int]:
         """Return the unit that contains a position of ``.debug_info``, and the offset in it."""
         index = bisect.bisect_right(self._starts, at) - 1
