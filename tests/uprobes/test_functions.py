@@ -285,7 +285,10 @@ def test_instructions_that_the_kernel_misreads(code: str, machine: str, *, bad: 
     [
         pytest.param("f0 ff 0f", "x86_64", "an instruction with the prefix f0 (lock)", id="lock"),
         pytest.param(
-            "66 2e 0f 1f 84 00", "x86_64", "an instruction with the prefix 2e (cs)", id="long nop"
+            "66 66 2e 0f 1f 84 00",
+            "x86_64",
+            "an instruction with the prefix 2e (cs)",
+            id="long nop",
         ),
         pytest.param("3e ff e0", "x86_64", "an instruction with the prefix 3e (ds)", id="notrack"),
         pytest.param("0f 05", "x86_64", "the instruction 0f 05", id="syscall"),

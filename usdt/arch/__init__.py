@@ -7,5 +7,6 @@ calling_convention  registers of integer arguments and results
 locations           where a value is at a probe: register, memory, constant
 operands/           operand syntax of USDT argument specs, one module per CPU
 abi/                calling conventions for values of every type
+nops                long nops that kernels optimize probes on
 stubs               functions that fire a probe, in machine code
 """

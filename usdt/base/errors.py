@@ -34,6 +34,10 @@ __all__ = (
 )
 
 
+# ENOTSUPP is internal to the kernel, but some calls return it.
+_UNKNOWN_TO_LIBC = {524: "Not supported by this kernel (ENOTSUPP)"}
+
+
 class TracingError(Exception):
     """Base of all errors of this toolkit; ``str()`` is one line, which can always be encoded."""
 
@@ -51,7 +55,8 @@ class SyscallError(TracingError, OSError):
     """
 
     def __init__(self, number: int, call: str, hint: str = "") -> None:
-        super().__init__(number, os.strerror(number))
+        text = _UNKNOWN_TO_LIBC.get(number)
+        super().__init__(number, os.strerror(number) if text is None else text)
         self.call = call
         self.hint = hint
 

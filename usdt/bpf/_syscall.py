@@ -40,6 +40,7 @@ __all__ = (
     "ptrace",
     "string_array",
     "u64_array",
+    "uprobe_syscall",
     "write",
 )
 
@@ -53,6 +54,8 @@ _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 _BPF, _PERF_EVENT_OPEN = SYSCALLS.get(PROCESS_MACHINE, SYSCALLS["generic"])
+
+_UPROBE = 336  # on x86-64 alone
 
 _FSOPEN_CLOEXEC = _FSMOUNT_CLOEXEC = 1  # include/uapi/linux/mount.h
 _FSCONFIG_CMD_CREATE = 6
@@ -229,6 +232,15 @@ def mount_privately(fstype: str) -> FD:
         number = context.fileno()
         _call("fsconfig", fsconfig, number, _FSCONFIG_CMD_CREATE, None, None, 0)
         return FD(_call("fsmount", fsmount, number, _FSMOUNT_CLOEXEC, 0))
+
+
+def uprobe_syscall() -> None:
+    """Call uprobe(2) of x86-64, which the trampoline of optimized uprobes calls.
+
+    Raises:
+        SyscallError: always: the kernel refuses all other callers.
+    """
+    _call("uprobe", _UPROBE)
 
 
 def _call(name: str, number: int, *words: int | bytes | None) -> int:

@@ -12,7 +12,8 @@ import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported, SyscallError, VerifierError
-from usdt.base.machine import KERNEL_MACHINE
+from usdt.base.machine import KERNEL_MACHINE, PROCESS_MACHINE
+from usdt.bpf._syscall import uprobe_syscall
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, ENOTSUPP, AttachType, Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10
@@ -44,6 +45,7 @@ __all__ = (
     "kprobe_session",
     "programs_are_preemptible",
     "takes_loads_from_task",
+    "uprobe_syscall_error",
 )
 
 
@@ -110,6 +112,28 @@ def takes_loads_from_task(offset: int) -> bool:
     asm.mov(R0, 0)
     asm.exit()
     return _loads(ProgramSpec(asm.assemble(), ProgType.KPROBE, AttachType.NONE, 0, "probe"))
+
+
+@functools.cache
+def uprobe_syscall_error() -> int | None:
+    """Return the errno of uprobe(2), which is the call of optimized uprobes; None if unknown.
+
+    Every caller but the kernel's trampoline gets an error, which tells kernels apart: ENXIO since
+    Linux 6.18 (commit 56101b69c919), where uprobes on a nop of 5 bytes are optimized; EPROTO since
+    Linux 7.2 (commit 554ba38456da), where those on a nop of 10 bytes are; ENOSYS without any.
+    """
+    if KERNEL_MACHINE != "x86_64" or PROCESS_MACHINE != "x86_64":
+        return errno.ENOSYS
+    # A seccomp filter may kill for a call that it does not know. Linux 6.18 and newer let this call
+    # pass, but that is the question.
+    with open("/proc/self/status") as file:  # noqa: PTH123
+        if not any(line.split() == ["Seccomp:", "0"] for line in file):
+            return None
+    try:
+        uprobe_syscall()
+    except SyscallError as err:
+        return err.errno
+    return None
 
 
 @functools.cache

@@ -12,12 +12,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ProbeNotFound, SyscallError, TargetError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.elf.file import ElfFile
 from usdt.libbpf.usdt_spec import Problem, Spec, UsdtSpecLayout, make_spec
 from usdt.probes.matching import missing_probe
 from usdt.probes.probe import read_probes
-from usdt.probes.sites import points_of
+from usdt.probes.sites import points_of, unsupported_code_reason
 from usdt.procfs.mapped_files import file_identity, mapped_files
 from usdt.procfs.maps import Mapping, read_maps
 from usdt.targets.search.target_files import resolve_target
@@ -183,11 +183,18 @@ def _check(probe: Probe, notices: _Notices) -> None:
 def _attach_sites(
     probe: Probe, open_path: str, wanted: AttachSpec, notices: _Notices
 ) -> Iterator[AttachSite]:
+    live: list[Site] = []
     with ElfFile(open_path, name=probe.path) as elf:
         fixed = elf.type == ET_EXEC
-    live = [site for site in probe.sites if site.dead is None]
+        for site in probe.sites:
+            if reason := unsupported_code_reason(elf, probe, site):
+                text = f"site {site.address:#x} left out: {reason}"
+                notices.add(Problem(text, errno.EOPNOTSUPP))
+            elif site.dead is None:
+                live.append(site)
     known: dict[tuple[str, int], Spec] = {}
-    for point, site in zip(points_of(probe, open_path, pid=wanted.pid), live, strict=True):
+    points = points_of(replace(probe, sites=tuple(live)), open_path, pid=wanted.pid)
+    for point, site in zip(points, live, strict=True):
         operands = probe.operands(site)
         relative = any(operand.symbol for operand in operands)
         key = (site.args if operands else "", site.address if relative else 0)

@@ -15,6 +15,7 @@ from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.runtime.attach.attach_points import AttachPoint
 from usdt.probes.program_names import ProgramNames
+from usdt.uprobes.unsafe_instructions import is_unsafe, refused_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,8 @@ __all__ = (
 
 _THUMB_NOPS = (b"\x00\xbf", b"\xbf\x00", b"\xaf\xf3\x00\x80", b"\xf3\xaf\x80\x00")
 
+_LONGEST_X86 = 15  # bytes of an instruction
+
 _MAX_REFUSED = 20  # sites of a file that are reported one by one
 
 
@@ -42,16 +45,32 @@ def foreign_reason(probe: Probe) -> str | None:
 
 
 def unsupported_code_reason(elf: ElfFile, probe: Probe, site: Site) -> str | None:
-    """Return why a breakpoint at a live site would break the program, or None.
+    """Return why a breakpoint at a live site would break the program, or is refused; or None.
 
     Uprobes on 32-bit ARM treat all code as 4-byte ARM instructions and do not refuse Thumb code
-    (arch/arm/probes/uprobes/core.c): the program would execute garbage.
+    (arch/arm/probes/uprobes/core.c): the program would execute garbage. For x86, see
+    :mod:`usdt.uprobes.unsafe_instructions`.
     """
-    if probe.machine not in ("arm", "armeb") or site.offset is None:
+    if site.offset is None:
+        return None
+    if probe.machine in ("x86_64", "i386"):
+        return _x86_reason(elf.bytes_at(site.offset, _LONGEST_X86), probe.machine)
+    if probe.machine not in ("arm", "armeb"):
         return None
     if site.address % 4 == 0 and not elf.bytes_at(site.offset, 4).startswith(_THUMB_NOPS):
         return None
     return "Thumb code, for which Linux has no uprobes"
+
+
+def _x86_reason(code: bytes, machine: str) -> str | None:
+    if code[:1] == b"\x90":  # the usual nop
+        return None
+    reason = refused_reason(code, machine)
+    if reason:
+        return f"Linux refuses probes on {reason}; the code there is {code[:10].hex(' ')} …"
+    if is_unsafe(code, machine):
+        return f"Linux mistakes the vector instruction {code[:10].hex(' ')} … for a jump"
+    return None
 
 
 def declared_arguments(probes: Iterable[Probe]) -> int:

@@ -11,10 +11,14 @@ glibc's ``__strchrnul_evex``: a traced program printed ``%ld`` in place of numbe
 It refuses others (``uprobe_init_insn()``) when a process maps the file: with error 524 (ENOTSUPP)
 if one does when the probe is attached, else without a word. These are instructions with a ``lock``
 prefix or a segment prefix other than ``fs`` and ``gs``, and instructions of drivers, debuggers and
-kernels.
+kernels. The nop of ten bytes has such a prefix, and Linux accepts it since 7.2.
 """
 
 from __future__ import annotations
+
+import errno
+
+from usdt.arch.nops import NOP10
 
 __all__ = ("is_unsafe", "refused_reason")
 
@@ -43,7 +47,7 @@ _PRIVILEGED_0F = frozenset((0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0B, 0x34
 
 
 def refused_reason(code: bytes, machine: str) -> str:
-    """Return which instruction the kernel refuses to probe, as a noun; "" if it accepts it.
+    """Return which instruction the running kernel refuses to probe, as a noun; "" if it accepts it.
 
     Args:
         code: up to 15 bytes that begin with the instruction.
@@ -54,6 +58,8 @@ def refused_reason(code: bytes, machine: str) -> str:
     at = 0
     while at < len(code) and (code[at] in _ACCEPTED or code[at] in _REFUSED):
         if code[at] in _REFUSED:
+            if code.startswith(NOP10) and machine == "x86_64" and not _refuses_nop10():
+                return ""
             return f"an instruction with the prefix {code[at]:02x} ({_REFUSED[code[at]]})"
         at += 1
     if machine == "x86_64" and at < len(code) and code[at] & 0xF0 == 0x40:
@@ -62,6 +68,13 @@ def refused_reason(code: bytes, machine: str) -> str:
     if opcode[:1] == b"\x0f" and opcode[1:] and opcode[1] in _PRIVILEGED_0F:
         return f"the instruction {opcode.hex(' ')}"
     return f"the instruction {opcode[:1].hex()}" if opcode and opcode[0] in _PRIVILEGED else ""
+
+
+def _refuses_nop10() -> bool:
+    from usdt.bpf.features import uprobe_syscall_error  # noqa: PLC0415 - rare
+
+    answer = uprobe_syscall_error()
+    return answer is not None and answer != errno.EPROTO  # unknown: the kernel will say
 
 
 def is_unsafe(code: bytes, machine: str) -> bool:

@@ -16,7 +16,7 @@ from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.terminal import progress
 from usdt.bpf import features
-from usdt.bpf._uapi import AttachType
+from usdt.bpf._uapi import ENOTSUPP, AttachType
 from usdt.bpf.link import (
     UprobeMethod,
     UprobeSite,
@@ -184,5 +184,19 @@ def _explained(err: TracingError, point: AttachPoint) -> TracingError:
             "another tracer may have attached here with a different semaphore, or none, as bcc's "
             "USDT class does: stop it and try again"
         )
-    hints = {errno.EINVAL: invalid, errno.ESRCH: f"process {point.pid} has ended"}
+    hints = {
+        errno.EINVAL: invalid,
+        errno.ESRCH: f"process {point.pid} has ended",
+        ENOTSUPP: f"the kernel refuses probes on the instruction there, {_code_at(point)}",
+    }
     return explain(err, f"{point.probe} in {point.path} at offset {point.offset:#x}", hints)
+
+
+def _code_at(point: AttachPoint) -> str:
+    # The bytes at an attach point, for a message; its instruction may end before the last one.
+    try:
+        with open(point.open_path, "rb") as file:  # noqa: PTH123
+            file.seek(point.offset)
+            return f"{file.read(10).hex(' ')} …"
+    except OSError:
+        return "whose bytes cannot be read"

@@ -1,0 +1,87 @@
+"""Probes on instructions other than one nop: those that kernels refuse, on x86-64."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+from skips import requires_root
+from tracing_tools import run_usdt
+
+import usdt
+from usdt.arch.nops import NOP10
+from usdt.arch.stubs import STUBS
+from usdt.base.frozen import replace
+from usdt.base.machine import KERNEL_MACHINE, PROCESS_MACHINE
+from usdt.bpf import features
+from usdt.bpf._uapi import ENOTSUPP
+from usdt.bpf.asm.assembler import Assembler
+from usdt.bpf.asm.insn import R0
+from usdt.bpf.link import UprobeSite, attach_uprobe_perf
+from usdt.bpf.program import ProgramSpec
+from usdt.provider.image import ProbeImage, build
+from usdt.provider.loading import Library
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from usdt.bpf.program import Program
+    from usdt.provider.image import Image
+
+pytestmark = [
+    requires_root,
+    pytest.mark.skipif(
+        {KERNEL_MACHINE, PROCESS_MACHINE} != {"x86_64"},
+        reason="needs x86-64: it is about its instructions",
+    ),
+]
+
+LOCKED = bytes.fromhex("f0830c2400")  # lock orl $0, (%rsp)
+
+
+def image(nop: bytes) -> Image:
+    """Return a library with the probe ``nops:here`` on an instruction of a function."""
+    stub = replace(STUBS["x86_64"], nop=nop)
+    return build("nops", [ProbeImage("here", ())], stub)
+
+
+def nothing() -> Program:
+    """Load a program that does nothing."""
+    asm = Assembler()
+    asm.mov(R0, 0)
+    asm.exit()
+    return ProgramSpec(asm.assemble(), name="nothing").load({})
+
+
+def test_a_site_on_a_locked_instruction_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "locked.so"
+    path.write_bytes(image(LOCKED).data)
+    check = run_usdt("check", path)
+    assert check.returncode == 1
+    assert "Linux refuses probes on an instruction with the prefix f0 (lock)" in check.stdout
+    assert "f0 83 0c 24 00" in check.stdout
+    trace = run_usdt("trace", f"{path}:nops:here")
+    assert "nops:here at 0x" in trace.stderr
+    assert "prefix f0 (lock)" in trace.stderr
+    assert "524" not in trace.stderr
+
+
+def test_check_knows_whether_this_kernel_takes_the_long_nop(tmp_path: Path) -> None:
+    path = tmp_path / "nop10.so"
+    loaded = Library(image(NOP10), "usdt-nops", str(path))
+    fire = loaded.function(0, ())
+    taken = features.uprobe_syscall_error() == errno.EPROTO
+    check = run_usdt("check", path)
+    assert ("66 2e 0f 1f 84 00" in check.stdout, check.returncode) == (not taken, int(not taken))
+    (site,) = usdt.list_probes(str(path))[0].sites
+    assert site.offset
+    if taken:
+        with usdt.attach(f"{path}:nops:here") as events:
+            fire()
+            assert [event.name for event in events.poll(20)] == ["here"]
+        return
+    with nothing() as program, pytest.raises(usdt.SyscallError, match=r"ENOTSUPP") as caught:
+        attach_uprobe_perf(program, str(path), UprobeSite(site.offset), cookies=False).close()
+    assert caught.value.errno == ENOTSUPP
+    del caught  # its frames keep the library loaded
