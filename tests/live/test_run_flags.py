@@ -53,6 +53,11 @@ def test_what_is_not_there(words: tuple[str, ...]) -> None:
     assert re.match(f"(Error: )?{_UNKNOWN[words]}", error)
 
 
+def test_an_unknown_format() -> None:
+    _, error = _run("-f", "yaml", "-e", "BEGIN { exit(); }", code=2)
+    assert 'Invalid output format "yaml": expected text or json' in error
+
+
 def test_a_dry_run_attaches_and_runs_nothing(tmp_path: Path) -> None:
     text = '{ printf("hit\\n"); @ = 1; }'
     started = tmp_path / "started"

@@ -186,3 +186,28 @@ def test_definitions_with_types_of_the_kernel(run: Run) -> None:
 def test_definitions_with_unknown_types(run: Run) -> None:
     with pytest.raises(LanguageError, match="struct nosuch is not defined before"):
         run("struct holder { struct list_head l; struct nosuch n; } BEGIN { exit(); }")
+
+
+_FLOATS = (
+    "struct floats { int n; float f; double d; float two[2]; long double l;"
+    " union { int i; float g; }; float *p; }"
+)
+
+
+def test_members_that_are_floating_point_numbers(run: Run) -> None:
+    body = "print(sizeof(struct floats)); print(*(struct floats *)0);"
+    text = f"{_FLOATS} BEGIN {{ {body} exit(); }}"
+    first, last = ".n = 0, .f = null, .d = null, .two = [null,null]", ".i = 0, .g = null, .p = 0x0"
+    shown = f"{{ {first}, .l = null, {last} }}"
+    assert run(text) == f"64\n{shown}\n"
+    printed = run(text, form="json").splitlines()
+    assert json.loads(printed[1])["data"]["d"] is None
+
+
+@pytest.mark.parametrize(
+    "used", ["print($s->f)", "$x = $s->d", "@[$s->g] = 1", 'printf("%d", $s->f)']
+)
+def test_a_floating_point_number_alone_is_no_value(run: Run, used: str) -> None:
+    text = f"{_FLOATS} BEGIN {{ $s = (struct floats *)0; {used}; exit(); }}"
+    with pytest.raises(LanguageError, match="no integer, such as a float: print"):
+        run(text)

@@ -17,7 +17,7 @@ from usdt.btf.reader import Btf
 from usdt.btf.writer import BtfWriter
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.compiler.value_names import Enumerators
-from usdt.engine.programs.integer_types import INTEGERS
+from usdt.engine.programs.integer_types import FLOATS, INTEGERS
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.syntax.program import EnumDefinition, StructDefinition, Typedef
 
@@ -55,7 +55,7 @@ def _uses_others(definitions: Sequence[Definition]) -> bool:
             case tree.PointerType(target=inner) | tree.ArrayType(element=inner):
                 used.append(inner)
             case tree.NamedType(tag=tag, name=name):
-                if (tag, name) not in own and (tag or name not in (*INTEGERS, "void")):
+                if (tag, name) not in own and (tag or name not in (*INTEGERS, *FLOATS, "void")):
                     return True
     return False
 
@@ -232,7 +232,7 @@ class Definitions:
                 return others[0]
             if node.tag in ("struct", "union"):
                 return self._types.record(Kind.FWD, node.name, 0, flag=node.tag == "union")
-            if node.name not in INTEGERS:
+            if node.name not in (*INTEGERS, *FLOATS):
                 return _VOID
         elif not isinstance(node, tree.PointerType | tree.ArrayType):
             return _VOID
@@ -249,6 +249,9 @@ class Definitions:
             if (name, size) not in self._numbers:
                 self._numbers[name, size] = self._types.integer(name, size, encoding)
             return self._numbers[name, size], size, size
+        if not node.tag and node.name in FLOATS:
+            size = FLOATS[node.name]
+            return self._types.record(Kind.FLOAT, node.name, size), size, size
         found = self._other(node)
         if found is not None:
             return found

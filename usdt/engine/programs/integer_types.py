@@ -1,10 +1,10 @@
-"""The names of integers in programs: those of bpftrace and of C."""
+"""The names of numbers in programs: those of bpftrace and of C."""
 
 from __future__ import annotations
 
 from usdt.engine.language.c_type_names import NAMED_TYPES
 
-__all__ = ("INTEGERS",)
+__all__ = ("FLOATS", "INTEGERS")
 
 #: Name → bytes, and whether it is signed.
 INTEGERS: dict[str, tuple[int, bool]] = {
@@ -23,3 +23,6 @@ INTEGERS: dict[str, tuple[int, bool]] = {
     "unsigned long long": (8, False),
     **NAMED_TYPES,
 }
+
+#: Floating-point numbers, which programs define as members and do not compute with: name → bytes.
+FLOATS: dict[str, int] = {"float": 4, "double": 8, "long double": 16}

@@ -12,6 +12,15 @@ from usdt.engine.cli.target_options import program_process_option
 __all__ = ("run",)
 
 
+class _Format(click.Choice):  # type: ignore[type-arg]  # click 8.1 has none
+    # Says in bpftrace's words that there is no such format.
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value not in self.choices:
+            expected = " or ".join(self.choices)
+            raise click.UsageError(f'Invalid output format "{value}": expected {expected}', ctx)
+        return super().convert(value, param, ctx)
+
+
 # \b keeps click from filling the paragraph below it.
 _HELP = """Run a program in bpftrace's language.
 
@@ -36,7 +45,7 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 )
 @click.option(
     *("-f", "form"),
-    type=click.Choice(("text", "json")),
+    type=_Format(("text", "json")),
     default="text",
     help="Format of the output.",
 )

@@ -58,6 +58,7 @@ from usdt.engine.programs.types import (
 )
 
 if TYPE_CHECKING:
+    from usdt.base.errors import LanguageError
     from usdt.engine.compiler.ir import LValue, Node
     from usdt.engine.programs.typed import Step, Value
     from usdt.engine.programs.types import Type
@@ -272,7 +273,7 @@ class OperatorChecker(CastChecker):
         target, types, before = found
         made = self.asked(node, lambda known: known.member(ask, target), types)
         if made is None:
-            raise self.error(node, f"{spelled(whole.type)} has no member {node.name}")
+            raise self._no_number(node, whole.type)
         kernel = target.kernel
         return value_of(made, types, before, self.state.max_string, in_program=kernel)
 
@@ -284,8 +285,13 @@ class OperatorChecker(CastChecker):
         target = pointer_of(whole)
         made = self.asked(node, lambda types: types.member(ask, target), kind.types)
         if made is None:
-            raise self.error(node, f"{kind.spelling} has no member {node.name}")
+            raise self._no_number(node, kind)
         return value_of(made, kind.types, whole.before, self.state.max_string)
+
+    def _no_number(self, node: tree.Member, kind: Type) -> LanguageError:
+        # Type information has the member; values of its type are not the language's.
+        reason = f"the member {node.name} of {spelled(kind)} is no integer, such as a float"
+        return self.error(node, f"{reason}: print() shows the whole structure")
 
     def _tupleaccess(self, node: tree.TupleAccess) -> Value:
         whole = self.value(node.object)

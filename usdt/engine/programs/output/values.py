@@ -173,7 +173,9 @@ def shown(type_: Type, value: Any, symbols: Symbols) -> str:
                 return symbols.user(number, pid)
             lines = symbols.stack(type_, number, pid)
             return "".join(f"\n        {line}" for line in lines) + "\n"
-        case AggregateType() | NoType():
+        case NoType():  # a member that is no integer, such as a floating-point number
+            return "null"
+        case AggregateType():
             return ""
 
 
