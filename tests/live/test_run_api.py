@@ -28,7 +28,7 @@ def test_what_is_printed_is_objects() -> None:
         ("printf", "1 one\n", (1, "one"), ""),
         ("value", "(1, a, true)\n", ((1, "a", True),), ""),
         ("map", "@m[1, a]: 5\n", ({(1, "a"): 5},), "@m"),
-        ("message", "careful", (), ""),
+        ("message", "program:2:20: WARNING: careful", (), ""),
     ]
 
 

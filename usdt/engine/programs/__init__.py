@@ -6,7 +6,8 @@ codegen/   typed program → instructions
 output/    what a program prints, and what its events do
 prepared   the text of a program → its parts; ``probes``: its attach points
 session    attaches the probes of a program
-typed      the typed program; ``types``: the types of values; ``events``: what it sends
+typed      the typed program; ``types``: the types of values; ``events``: what it sends;
+           ``walk``: all nodes of it
 definitions  the types that a program defines; ``members``: what structures and arrays hold
 constants  constants of headers that no type information has
 headers    the headers that a program includes

@@ -15,8 +15,6 @@ from usdt.engine.compiler.ir import U64, ArgumentValue
 from usdt.engine.programs.variables import Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from usdt.bpf._uapi import Helper
     from usdt.engine.compiler.ir import Node
     from usdt.engine.language.tree import StackKind
@@ -76,7 +74,6 @@ __all__ = (
     "UserSymbol",
     "Value",
     "VariableBytes",
-    "parts",
     "saved",
 )
 
@@ -151,11 +148,15 @@ class CallHelper:
 
 @frozen
 class CompareBytes:
-    """1 if two values of equal types are the same, else 0. ``count`` bytes at most; -1: all."""
+    """1 if two values are the same, else 0. ``count`` bytes at most; -1: all.
+
+    ``difference``: that of the first bytes that differ, else 0.
+    """
 
     left: Bytes
     right: Bytes
     count: int = -1
+    difference: bool = False
 
 
 @frozen
@@ -199,10 +200,19 @@ class TextLength:
 
 @frozen
 class FindText:
-    """1 if a string has another in it, which may be a constant, else 0."""
+    """1 if a string has another in it, else 0; ``position``: where, else -1."""
 
     text: Bytes
     part: bytes | Bytes
+    position: bool = False
+
+
+@frozen
+class Delete:
+    """``delete(@x, key)``; as a number, 1 if the map had the key, else 0."""
+
+    map: MapVariable
+    key: Value
 
 
 @frozen
@@ -226,11 +236,12 @@ Computation = (
     | MapAddress
     | TextLength
     | FindText
+    | Delete
     | JoinSteps
 )
 
 #: What is computed from maps and values in memory.
-Computed = AggregateNumber | MapLength | MapAddress | CompareBytes | TextLength | FindText
+Computed = AggregateNumber | MapLength | MapAddress | CompareBytes | TextLength | FindText | Delete
 
 #: A variable and what is computed for it; a Bytes is put into memory, and its address is saved.
 Step = tuple[Variable, "Computation | Scalar | Bytes"]
@@ -408,14 +419,6 @@ class AddToMap:
 
 
 @frozen
-class Delete:
-    """``delete(@x, key)``."""
-
-    map: MapVariable
-    key: Value
-
-
-@frozen
 class Emit:
     """Send an event to user space with some values: printf(), print(), exit() and others."""
 
@@ -482,16 +485,3 @@ class Leave:
 
 
 Statement = SetVariable | SetMap | AddToMap | Delete | Emit | Evaluate | If | Loop | ForMap | Leave
-
-
-def parts(*nodes: object) -> Iterator[object]:
-    """Yield statements and values, and all that is in them."""
-    ahead = [*nodes]
-    while ahead:
-        node = ahead.pop()
-        if isinstance(node, tuple):
-            ahead += node
-            continue
-        yield node
-        if type(node).__module__ == __name__:
-            ahead += [getattr(node, name) for name in type(node).__match_args__]  # type: ignore[attr-defined]

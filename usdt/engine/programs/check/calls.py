@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import replace
 from usdt.base.text import closest
-from usdt.bpf._uapi import Helper
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import U64, Arithmetic, Convert, Deref, Number
 from usdt.engine.programs.check.builtins import BUILTINS
 from usdt.engine.programs.check.formats import check_format
 from usdt.engine.programs.check.functions.addresses import AddressFunctions
 from usdt.engine.programs.check.functions.maps import MapFunctions
+from usdt.engine.programs.check.functions.questions import QuestionFunctions
+from usdt.engine.programs.check.functions.tasks import TaskFunctions
 from usdt.engine.programs.check.functions.text import TextFunctions
 from usdt.engine.programs.check.nodes import constant, wide
-from usdt.engine.programs.constants import constants
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
-    CallHelper,
     Emit,
     Evaluate,
     ReadText,
     Scalar,
     SetVariable,
     Statement,
-    parts,
     saved,
 )
 from usdt.engine.programs.types import (
@@ -40,6 +38,7 @@ from usdt.engine.programs.types import (
     StringType,
     spelled,
 )
+from usdt.engine.programs.walk import parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,11 +66,12 @@ _PRINTING = {
     "system": EventKind.SYSTEM,
     "cat": EventKind.CAT,
 }
+_SAID = {"errorf": "ERROR", "warnf": "WARNING"}
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
 _JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
 
 
-class CallChecker(TextFunctions, AddressFunctions, MapFunctions):
+class CallChecker(TextFunctions, AddressFunctions, MapFunctions, TaskFunctions, QuestionFunctions):
     """A checker of calls."""
 
     def _call(self, node: tree.Call) -> Value:
@@ -89,6 +89,11 @@ class CallChecker(TextFunctions, AddressFunctions, MapFunctions):
         if name in STATEMENTS:
             raise self.error(node, f"{name}() has no value: it is a statement")
         raise self.unknown(node)
+
+    def _identifier(self, node: tree.Identifier) -> Value:
+        if node.name in WITHOUT_PARENTHESES:
+            return self._call(tree.Call(node.name, (), node.start, node.end))
+        return self.builtin(node.name, node)
 
     def unknown(self, node: tree.Call) -> Exception:
         """Return the error of a call of an unknown function."""
@@ -158,6 +163,8 @@ class CallChecker(TextFunctions, AddressFunctions, MapFunctions):
             self.key_type(value, one)
         types = tuple(value.type for value in values)
         check_format(text, types, lambda why: self.error(first, f"{node.function}(): {why}"))
+        if node.function in _SAID:
+            text = self.message(node, _SAID[node.function], text)
         return self._send(self.state.event(kind, types, text), *values)
 
     def _send(self, event: Event, *values: Value) -> tuple[Statement, ...]:
@@ -218,18 +225,6 @@ class CallChecker(TextFunctions, AddressFunctions, MapFunctions):
         made = Emit(self.state.event(EventKind.JOIN, types, text), tuple(values))
         return (Evaluate(array), made) if array.before else (made,)
 
-    def _do_signal(self, node: tree.Call) -> tuple[Statement, ...]:
-        (first,) = self.arguments(node, 1, 1)
-        if isinstance(first, tree.String):
-            name = first.value.decode("ascii", "replace").upper()
-            number = constants().get(name if name.startswith("SIG") else f"SIG{name}")
-            if number is None:
-                raise self.error(first, f"no signal {name!r}")
-            value = constant(number)
-        else:
-            value = self.number(first, "signal()")
-        return (Evaluate(self.step(CallHelper(Helper.SEND_SIGNAL, (value,)), INT64)),)
-
     def _do_time(self, node: tree.Call) -> tuple[Statement, ...]:
         given = self.arguments(node, 0, 1)
         text = "%H:%M:%S\n"
@@ -238,6 +233,12 @@ class CallChecker(TextFunctions, AddressFunctions, MapFunctions):
         return (Emit(self.state.event(EventKind.TIME, (), text)),)
 
 
+#: Functions that may be called without parentheses, besides the built-ins.
+WITHOUT_PARENTHESES = frozenset(("default_str_length", "leader_comm", "leader_tid"))
 STATEMENTS = frozenset(
-    ("clear", "delete", "exit", "join", "print", "signal", "time", "zero", *_PRINTING)
+    (
+        *("assert", "assert_str", "clear", "delete", "exit", "fail", "join", "print", "signal"),
+        *("signal_thread", "static_assert", "time", "zero"),
+        *_PRINTING,
+    )
 )

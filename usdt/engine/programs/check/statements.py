@@ -132,14 +132,16 @@ class StatementChecker(CallChecker):
                 return self._if_statement(chosen)
             return () if chosen is None else self.block(chosen)
         condition = self.condition(node.condition)
-        yes = self.block(node.then)
-        match node.otherwise:
-            case None:
-                return (If(condition, yes),)
-            case tree.If():
-                return (If(condition, yes, self._if_statement(node.otherwise)),)
-            case other:
-                return (If(condition, yes, self.block(other)),)
+        known = condition.node.value if isinstance(condition.node, Number) else None
+        yes = self._branch(node.then, left_out=known == 0)
+        no = () if node.otherwise is None else self._branch(node.otherwise, left_out=bool(known))
+        return (If(condition, yes, no),)
+
+    def _branch(self, node: tree.Block | tree.If, *, left_out: bool) -> tuple[Statement, ...]:
+        self.left_out += left_out
+        made = self._if_statement(node) if isinstance(node, tree.If) else self.block(node)
+        self.left_out -= left_out
+        return made
 
     def _chosen(self, node: tree.If, condition: tree.Comptime) -> tree.Block | tree.If | None:
         # The branch that is left of ``if comptime``; the other one is not checked.
@@ -206,6 +208,10 @@ class StatementChecker(CallChecker):
                 self.not_known_yet()
             value = self.nothing(INT64 if known is None else known)
         return (self._set(node.variable, None, value),)
+
+    def assigned(self, target: tree.Variable, value: Value) -> SetVariable:
+        """Return the statement that gives a variable a value."""
+        return self._set(target, self.lookup(target.name), value)
 
     def _assign_map(self, node: tree.Assignment, target: tree.Map | tree.MapAccess) -> Statement:
         found, key = self.place(target)

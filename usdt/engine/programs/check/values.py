@@ -96,6 +96,7 @@ class ValueChecker:
         self.made_at: dict[int, int] = {}  # number of a variable → where it is made
         self.ended: dict[str, Variable] = {}  # of blocks that have ended
         self._number = 0
+        self.left_out = 0  # conditions around that leave this out: they are known to be false
         self.changes = 0  # how often a variable has been changed so far
 
     def error(
@@ -280,10 +281,10 @@ class ValueChecker:
     # ------------------------------------------------------------ maps
 
     def _map(self, node: tree.Map) -> Value:
-        return self._read_map(node, *self.place(node))
+        return self.read_map(node, *self.place(node))
 
     def _mapaccess(self, node: tree.MapAccess) -> Value:
-        return self._read_map(node, *self.place(node))
+        return self.read_map(node, *self.place(node))
 
     def place(self, node: tree.Map | tree.MapAccess) -> tuple[MapState, Value]:
         """Return a map and the key of one of its values."""
@@ -342,7 +343,8 @@ class ValueChecker:
             return self.step(ElementNumber(whole, offset), inner)
         return Element(whole, offset, inner)
 
-    def _read_map(self, node: tree.Expression, found: MapState, key: Value) -> Value:
+    def read_map(self, node: tree.Expression, found: MapState, key: Value) -> Value:
+        """Return the value of a map for a key."""
         kind = found.value
         if kind is None:
             if self.state.final:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.bpf._uapi import Helper
@@ -12,6 +13,7 @@ from usdt.engine.programs.codegen.names import map_name
 from usdt.engine.programs.typed import (
     AggregateNumber,
     CompareBytes,
+    Delete,
     FindText,
     MapAddress,
     MapLength,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.asm.insn import Reg
     from usdt.engine.programs.codegen.values import ValueEmitter
     from usdt.engine.programs.typed import Computed
 
@@ -51,6 +54,8 @@ def emit_computed(
             _text_length(emitter, what)
         case FindText():
             _find_text(emitter, what)
+        case Delete():
+            _delete(emitter, what)
         case _:
             assert_never(what)
     emitter.frame.release(mark)
@@ -66,11 +71,28 @@ def _compare(emitter: ValueEmitter, what: CompareBytes) -> None:
         asm.load(R1, left.base, left.offset + at, width)
         asm.load(R2, right.base, right.offset + at, width)
         asm.jump(Jump.NE, R1, R2, differ)
-    asm.mov(R0, 1)
+    asm.mov(R0, int(not what.difference))
     asm.goto(done)
     asm.label(differ)
-    asm.mov(R0, 0)
+    if what.difference:
+        _first_difference(asm)
+    else:
+        asm.mov(R0, 0)
     asm.label(done)
+
+
+def _first_difference(asm: Assembler) -> None:
+    # Leaves in r0 the difference of the first bytes that differ of the words in r1 and r2.
+    found = asm.new_label("found")
+    for byte in range(8):
+        shift = 8 * byte if sys.byteorder == "little" else 56 - 8 * byte
+        for result, word in ((R0, R1), (R3, R2)):
+            asm.mov(result, word)
+            asm.alu(Alu.RSH, result, shift)
+            asm.alu(Alu.AND, result, 0xFF)
+        asm.jump(Jump.NE, R0, R3, found)
+    asm.label(found)
+    asm.alu(Alu.SUB, R0, R3)
 
 
 def _pieces(size: int) -> Iterator[tuple[int, int]]:
@@ -149,6 +171,20 @@ def _divide(asm: Assembler, hits: int) -> None:
     asm.label(done)
 
 
+def _delete(emitter: ValueEmitter, what: Delete) -> None:
+    asm = emitter.asm
+    deleted, done = asm.new_label("deleted"), asm.new_label("tried")
+    emitter.key(what.key)
+    asm.load_map(R1, map_name(what.map))
+    asm.call(Helper.MAP_DELETE_ELEM)
+    asm.jump(Jump.EQ, R0, 0, deleted)
+    asm.mov(R0, 0)
+    asm.goto(done)
+    asm.label(deleted)
+    asm.mov(R0, 1)
+    asm.label(done)
+
+
 def _map_length(emitter: ValueEmitter, what: MapLength) -> None:
     # The kernel passes the address of a slot to a function that counts in it.
     asm = emitter.asm
@@ -201,7 +237,7 @@ def _find_text(emitter: ValueEmitter, what: FindText) -> None:
     size = aligned(size_of(what.text.type))
     room = len(part) if isinstance(part, bytes) else size_of(part.type)
     if not room:
-        asm.mov(R0, 1)
+        asm.mov(R0, int(not what.position))
         return
     # Behind the string is a NUL, and room for what is compared at its last byte.
     place = emitter.frame.in_scratch(size + 8 + aligned(room))
@@ -212,7 +248,7 @@ def _find_text(emitter: ValueEmitter, what: FindText) -> None:
         wanted = emitter.frame.in_scratch(aligned(room))
         emitter.put(part, wanted)
     found, memory = emitter.frame.push(), emitter.frame.push()
-    asm.store(R10, found, 0)
+    asm.store(R10, found, -int(what.position))
     asm.store(R10, memory, R7)
     name = asm.new_label("find")
     asm.mov(R1, size)
@@ -225,12 +261,25 @@ def _find_text(emitter: ValueEmitter, what: FindText) -> None:
     each = [*part] if isinstance(part, bytes) else [None] * room
     asm.function(
         name,
-        functools.partial(_look, part=each, start=place.offset, wanted=wanted.offset, size=size),
+        functools.partial(
+            _look,
+            part=each,
+            start=place.offset,
+            wanted=wanted.offset,
+            size=size,
+            result=R1 if what.position else 1,
+        ),
     )
 
 
 def _look(
-    asm: Assembler, *, part: Sequence[int | None], start: int, wanted: int, size: int
+    asm: Assembler,
+    *,
+    part: Sequence[int | None],
+    start: int,
+    wanted: int,
+    size: int,
+    result: Reg | int,
 ) -> None:
     # r1: a place of the string; r2: the address of the slots. A byte of what is wanted is a
     # constant, or is in memory, where it ends at a NUL.
@@ -248,7 +297,7 @@ def _look(
             asm.jump(Jump.EQ, R0, 0, end)
         asm.jump(Jump.NE, R0, R5 if byte is None else byte, other)
     asm.label(same)
-    asm.store(R2, 8, 1)
+    asm.store(R2, 8, result)
     asm.label(end)
     asm.mov(R0, 1)
     asm.exit()

@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported
-from usdt.engine.programs.typed import AggregateNumber, FindText, ForMap, Loop, MapLength, parts
+from usdt.engine.programs.typed import AggregateNumber, FindText, ForMap, Loop, MapLength
+from usdt.engine.programs.walk import parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -103,8 +103,10 @@ class ProgramResults:
             case EventKind.PRINTF:
                 text = self._formatted(event, values)
                 self._writer.text("printf", text, event.types, values)
-            case EventKind.ERRORF | EventKind.WARNF:
+            case EventKind.ERRORF:
                 self._say(self._formatted(event, values).rstrip("\n"))
+            case EventKind.WARNF:
+                self._warn(self._formatted(event, values).rstrip("\n"))
             case EventKind.WARNING:
                 self._warn(event.text)
             case EventKind.PRINT:

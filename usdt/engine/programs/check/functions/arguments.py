@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING
 
 from usdt.engine.programs.check.builtins import BuiltinChecker
 from usdt.engine.programs.syntax import tree
-from usdt.engine.programs.typed import (
-    Scalar,
-)
-from usdt.engine.programs.types import (
-    StringType,
-    spelled,
-)
+from usdt.engine.programs.typed import Read, ReadText, Scalar
+from usdt.engine.programs.types import ArrayType, IntegerType, PointerType, StringType, spelled
 
 if TYPE_CHECKING:
     from usdt.engine.programs.typed import Bytes
@@ -39,9 +34,20 @@ class FunctionChecker(BuiltinChecker):
                 raise self.error(one, f"{node.function}() takes values, not types")
         return found  # type: ignore[return-value] # checked above
 
-    def text_value(self, node: tree.Expression, what: str) -> Bytes:
-        """Return the value of an argument that must be a string; ``what`` takes it."""
+    def message(self, node: tree.Call, kind: str, form: str) -> str:
+        """Return the format of an error or a warning that a program says: it names the place."""
+        return str(self.error(node, f"{kind}: {form}")).replace(
+            self.state.source.name, self.state.source.name.replace("%", "%%"), 1
+        )
+
+    def text_at(self, node: tree.Expression, what: str) -> Bytes:
+        """Return a string, or that at an address or in an array of characters."""
         value = self.value(node)
+        match value:
+            case Scalar(type=PointerType()):
+                return ReadText(value, StringType(self.state.max_string))
+            case Read(address=address, type=ArrayType(element=IntegerType(size=1), count=count)):
+                return ReadText(address, StringType(min(count + 1, self.state.max_string)))
         if isinstance(value, Scalar) or not isinstance(value.type, StringType):
             raise self.error(node, f"{what} takes a string, not {spelled(value.type)}")
         return value

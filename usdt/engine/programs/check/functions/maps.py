@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from usdt.base.frozen import replace
 from usdt.engine.programs.check.functions.arguments import FunctionChecker
+from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
     Delete,
     Emit,
     HasKey,
+    If,
+    JoinSteps,
     MapLength,
     Scalar,
+    SetVariable,
     Statement,
+    Value,
+    saved,
 )
 from usdt.engine.programs.types import (
     BOOLEAN,
@@ -30,6 +37,29 @@ class MapFunctions(FunctionChecker):
             raise self.error(whole, "has_key() takes a map and a key")
         found = self.state.map(whole.name, whole.start)
         return self.step(HasKey(found.variable, self.key(found, key)), BOOLEAN)
+
+    def _call_find(self, node: tree.Call) -> Scalar:
+        whole, key, result = self.arguments(node, 3, 3)
+        if not isinstance(whole, tree.Map) or not isinstance(result, tree.Variable):
+            raise self.error(node, "find() takes a map, a key and a variable for the value")
+        if self.lookup(result.name) is None:
+            raise self.error(result, f"{result.name} is not there yet: let {result.name};")
+        state = self.state.map(whole.name, whole.start)
+        given = self.key(state, key)
+        kept, has = self.new_variable(given.type), self.new_variable(BOOLEAN)
+        once = self.value_of_variable(kept)
+        there = Scalar(self.signed(saved(has), BOOLEAN), BOOLEAN)
+        stored = If(there, (self.assigned(result, self.read_map(node, state, once)),))
+        steps = (
+            (self.new_variable(), JoinSteps((SetVariable(kept, given),), constant(0))),
+            (has, HasKey(state.variable, once)),
+            (self.new_variable(), JoinSteps((stored,), constant(0))),
+        )
+        return replace(there, before=steps)
+
+    def assigned(self, target: tree.Variable, value: Value) -> Statement:
+        """Return the statement that gives a variable a value."""
+        raise NotImplementedError
 
     def _call_len(self, node: tree.Call) -> Scalar:
         (first,) = self.arguments(node, 1, 1)
@@ -50,6 +80,12 @@ class MapFunctions(FunctionChecker):
 
     def _do_zero(self, node: tree.Call) -> tuple[Statement, ...]:
         return self._of_map(node, EventKind.ZERO)
+
+    def _call_delete(self, node: tree.Call) -> Scalar:
+        made = self._do_delete(node)
+        if len(made) != 1 or not isinstance(made[0], Delete):
+            raise self.error(node, "delete() of several keys has no value")
+        return self.step(made[0], BOOLEAN)
 
     def _do_delete(self, node: tree.Call) -> tuple[Statement, ...]:
         given = self.arguments(node, 1, 64)

@@ -25,6 +25,7 @@ from usdt.engine.programs.types import (
     ArrayType,
     BufferType,
     IntegerType,
+    PointerType,
     ShownAs,
     StringType,
     StructType,
@@ -35,7 +36,7 @@ from usdt.engine.programs.types import (
 
 if TYPE_CHECKING:
     from usdt.engine.programs.syntax import tree
-    from usdt.engine.programs.typed import Value
+    from usdt.engine.programs.typed import Bytes, Value
 from usdt.engine.programs.check.functions.arguments import FunctionChecker
 
 __all__ = ("TextFunctions",)
@@ -103,13 +104,37 @@ class TextFunctions(FunctionChecker):
 
     def _call_strlen(self, node: tree.Call) -> Scalar:
         (first,) = self.arguments(node, 1, 1)
-        return self.step(TextLength(self.text_value(first, "strlen()")), INT64)
+        return self.step(TextLength(self.text_at(first, "strlen()")), INT64)
 
     def _call_strcontains(self, node: tree.Call) -> Scalar:
         text, part = self.arguments(node, 2, 2)
-        within, wanted = (self.text_value(one, "strcontains()") for one in (text, part))
+        within, wanted = (self.text_at(one, "strcontains()") for one in (text, part))
         looked_for = wanted.text.split(b"\0")[0] if isinstance(wanted, Text) else wanted
         return self.step(FindText(within, looked_for), BOOLEAN)
+
+    def _call_strstr(self, node: tree.Call) -> Scalar:
+        text, part = self.arguments(node, 2, 2)
+        within, wanted = (self.text_at(one, "strstr()") for one in (text, part))
+        looked_for = wanted.text.split(b"\0")[0] if isinstance(wanted, Text) else wanted
+        return self.step(FindText(within, looked_for, position=True), INT64)
+
+    def _call_memcmp(self, node: tree.Call) -> Scalar:
+        one, two, count = self.arguments(node, 3, 3)
+        length = self.integer(count, "the length of memcmp()")
+        if not 0 <= length <= self.state.max_string:
+            raise self.error(count, f"memcmp() compares 0 to {self.state.max_string} bytes")
+        left, right = (self._bytes_at(each, length) for each in (one, two))
+        return self.step(CompareBytes(left, right, length, difference=True), INT64)
+
+    def _bytes_at(self, node: tree.Expression, length: int) -> Bytes:
+        # So many bytes of a value in memory, or at an address.
+        value = self.value(node)
+        kind = ArrayType(IntegerType(1, signed=False), length)
+        if isinstance(value, Scalar):
+            if not isinstance(value.type, PointerType):
+                raise self.error(node, f"memcmp() compares bytes, not {spelled(value.type)}")
+            return Read(value, kind)
+        return value if size_of(value.type) >= length else Padded(value, kind)
 
     def _call_strftime(self, node: tree.Call) -> Value:
         form, value = self.arguments(node, 2, 2)

@@ -1,0 +1,136 @@
+"""Functions in programs of ``usdt run``: what they return, and which calls are refused."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from usdt.base.errors import LanguageError
+
+if TYPE_CHECKING:
+    from program_runs import Run
+
+# What stands between BEGIN { and exit(); } → what it prints
+_BODIES = {
+    "questions about types": (
+        (
+            '$n = (uint8)1; print((is_str("a"), is_str(comm), is_str(1), is_ptr(curtask),'
+            ' is_ptr(1), is_integer($n), is_integer(true), is_array(pton("::1")),'
+            " is_unsigned_integer($n), is_unsigned_integer(-1), is_literal(1), is_literal($n)));"
+        ),
+        "(true, true, false, true, false, true, false, true, true, false, true, false)\n",
+    ),
+    "assertions that hold": (
+        'assert(pid > 0, "no"); static_assert(1 == 1, "no"); assert_str("a"); print(1);',
+        "1\n",
+    ),
+    "a failure that is left out": (
+        'if ($# > 0) { fail("no") } else if ($# == 0) { print(1); } else { fail("no"); }',
+        "1\n",
+    ),
+    "places in strings": (
+        (
+            '$s = "abcabd"; $p = "abd"; print((strstr($s, "c"), strstr($s, $p), strstr($s, "x"),'
+            ' strstr($s, ""), strstr("ab", $s)));'
+        ),
+        "(2, 3, -1, 0, -1)\n",
+    ),
+    "comparisons of bytes": (
+        (
+            '$s = "abcdefghijk"; print((memcmp($s, "abcdefghijz", 11), memcmp($s, "abcdefghijz",'
+            ' 10), memcmp("z", "a", 1), memcmp($s, "abd", 3), memcmp($s, $s, 0)));'
+        ),
+        "(-15, 0, 25, -1, 0)\n",
+    ),
+    "sizes of strings": (
+        '$s = "abc"; print((strcap($s), strcap(comm), default_str_length()));',
+        "(4, 16, 1024)\n",
+    ),
+    "find": (
+        (
+            '@m[1, "a"] = (5, "five"); let $v; print(find(@m, (1, "a"), $v)); print($v);'
+            ' print(find(@m, (2, "b"), $v)); print($v); clear(@m);'
+            " @n[3] = 4; $k = 3; print(find(@n, $k++, $k)); print($k); clear(@n);"
+        ),
+        "true\n(5, five)\nfalse\n(5, five)\ntrue\n4\n",
+    ),
+    "what was deleted": (
+        "@m[1] = 5; @s = 1; print((delete(@m, 1), delete(@m, 1), delete(@s)));",
+        "(true, false, true)\n",
+    ),
+    "other tasks": (
+        (
+            "print((ppid(curtask) == ppid, pcomm(curtask) == pcomm, pid(curr_ns) == pid,"
+            " tid(curr_ns) == tid(), comm() == comm, leader_comm == leader_comm(curtask),"
+            " leader_tid == pid));"
+        ),
+        "(true, true, true, true, true, true, true)\n",
+    ),
+    "the system": (
+        'print((cgroupid("/") > 0, kfunc_exist("no_such_function")));',
+        "(true, false)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _BODIES)
+def test_what_functions_return(run: Run, name: str) -> None:
+    body, printed = _BODIES[name]
+    assert run(f"BEGIN {{ {body} exit(); }}") == printed
+
+
+_REFUSED = {
+    'static_assert(1 == 2, "one is not two");': "one is not two",
+    'fail("%s: %d", "found", $# + 2);': "found: 2",
+    'if ($# == 0) { fail("no"); }': ":1:24: no",
+    'fail("%d", pid);': "fail(): expected a constant number",
+    "print(strstr(1, 2));": "strstr() takes a string, not int64",
+    "assert_str(1);": "assert_str() takes a string, not int64",
+    'print(memcmp("a", "b", pid));': "the length of memcmp(): expected a constant number",
+    'print(memcmp("a", 1, 1));': "memcmp() compares bytes, not int64",
+    'print(memcmp("a", "b", 10000));': "memcmp() compares 0 to 1024 bytes",
+    "@m[1] = 1; print(find(@m, 1, $v));": "$v is not there yet: let $v;",
+    "@m[1] = 1; print(find(@m, 1, 1));": "find() takes a map, a key and a variable",
+    "@m[1] = 1; print(delete(@m[1], @m[2]));": "delete() of several keys has no value",
+    'print(cgroupid("/no/such"));': "cgroupid(): /no/such: No such file or directory",
+    "print(pid(other));": "pid() takes curr_ns or init",
+    "print(comm(1));": "comm() takes no process ID here",
+}
+
+
+@pytest.mark.parametrize("body", _REFUSED)
+def test_what_is_refused(run: Run, body: str) -> None:
+    with pytest.raises(LanguageError) as caught:
+        run(f"BEGIN {{ {body} exit(); }}")
+    assert _REFUSED[body] in str(caught.value)
+
+
+def test_a_failed_assertion_ends_the_run(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    text = 'BEGIN { $n = 1; assert($n == 2, "not two"); print(1); } END { print("end"); }'
+    assert run(text, code=1) == "end\n"
+    assert "-e:1:17: ERROR: assert failed: not two" in capsys.readouterr().err
+
+
+def test_messages_name_their_places(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    text = 'BEGIN { errorf("%d%%", 5);\n warnf("careful"); exit(); }'
+    assert run(text) == ""
+    said = capsys.readouterr().err
+    assert "-e:1:9: ERROR: 5%" in said
+    assert "-e:2:2: WARNING: careful" in said
+    assert run(text, no_warnings=True) == ""
+    said = capsys.readouterr().err
+    assert "ERROR: 5%" in said
+    assert "careful" not in said
+
+
+def test_a_signal_to_the_thread(run: Run) -> None:
+    code = (
+        "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: print('got it'));os.getppid()"
+    )
+    text = 't:syscalls:sys_enter_getppid /pid == cpid/ { signal_thread("SIGUSR1"); exit(); }'
+    with pytest.raises(LanguageError, match="--unsafe"):
+        run(text)
+    command = f'{sys.executable} -c "{code}"'
+    assert run(text, unsafe=True, command=command) == ""
