@@ -69,6 +69,7 @@ def prepare_program(
         stack_mode=settings.stack_mode,
     )
     requests = tuple(probe_requests(program, source, state.arguments))
+    state.look_at_calls(program.probes)
     state.declare(program.maps)
     if program.definitions:
         from usdt.engine.programs.definitions import Definitions  # noqa: PLC0415 - few programs

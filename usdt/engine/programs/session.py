@@ -26,7 +26,7 @@ from usdt.engine.programs.codegen.action import (
     ProbeBody,
     ProgramAction,
 )
-from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, value_size_of
+from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, array_entries, value_size_of
 from usdt.engine.programs.codegen.names import map_name, scratch_name, stacks_name
 from usdt.engine.programs.types import Aggregate, AggregateType, size_of
 from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
@@ -294,11 +294,11 @@ class ProgramSession(RingBufferSession):
         entries = found.entries or (self._max_keys if found.keyed else 1)
         kind, value = MapType.HASH, found.value
         if isinstance(value, AggregateType):
+            if found.in_array:
+                entries = array_entries(value)
+                return MapSpec(MapType.PERCPU_ARRAY, 4, value_size_of(value), entries, "map")
             if value.function in _BUCKETED:
-                key, entries = (
-                    key + BUCKET_SIZE,
-                    (entries if found.keyed else 1 << 9) * _BUCKETS_PER_KEY,
-                )
+                key, entries = key + BUCKET_SIZE, entries * _BUCKETS_PER_KEY
             kind = MapType.LRU_PERCPU_HASH if found.kind == "percpulruhash" else MapType.PERCPU_HASH
             return MapSpec(kind, key, value_size_of(value), entries, "map")
         if found.kind == "lruhash":

@@ -410,12 +410,18 @@ class SetMap:
 
 @frozen
 class AddToMap:
-    """``@x[key] = count()`` and the like; ``value`` is the number, None for count()."""
+    """``@x[key] = count()`` and the like.
+
+    Attributes:
+        value: the number; None for count().
+        array: whether the map is an array, which has no keys.
+    """
 
     map: MapVariable
     key: Value
     type: AggregateType
     value: Scalar | None
+    array: bool
 
 
 @frozen

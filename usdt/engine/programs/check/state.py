@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from usdt.base.frozen import replace
 from usdt.engine.programs.events import Event, EventKind
-from usdt.engine.programs.syntax.tree import Integer
+from usdt.engine.programs.syntax.program import nodes_of
+from usdt.engine.programs.syntax.tree import Call, Integer, Map
 from usdt.engine.programs.types import (
     INT64,
     UINT64,
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 
     from usdt.base.errors import LanguageError
     from usdt.engine.programs.definitions import Definitions
-    from usdt.engine.programs.syntax.program import MapDeclaration
+    from usdt.engine.programs.syntax.program import MapDeclaration, Probe
     from usdt.engine.programs.syntax.source import Source
 
 __all__ = ("MapState", "ProgramState", "TypeNotKnownError", "joined")
 
 _MOST_ENTRIES = 1 << 26
+_OF_WHOLE_MAPS = ("delete", "len")
 _OPTION = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
 
 #: Kinds of maps that can be declared.
@@ -86,6 +88,8 @@ class MapState:
         entries: the most entries, if it is declared; else 0.
         kind: the kind that it is declared with, or "".
         start: where it is first used.
+        whole: whether the program deletes it as a whole, or asks whether it is empty:
+            ``delete(@x)``, ``len(@x)``.
     """
 
     def __init__(self, variable: MapVariable, start: int) -> None:
@@ -96,6 +100,16 @@ class MapState:
         self.entries = 0
         self.kind = ""
         self.start = start
+        self.whole = False
+
+    @property
+    def in_array(self) -> bool:
+        """Whether it is an array: what is computed without keys, which is found faster there.
+
+        An entry of an array is always there.
+        """
+        aggregate = isinstance(self.value, AggregateType)
+        return aggregate and not (self.keyed or self.kind or self.whole)
 
 
 class ProgramState:
@@ -162,6 +176,7 @@ class ProgramState:
         self.at_end = False
         self._numbers: dict[Event, int] = {}
         self._used: set[str] = set()  # maps
+        self._whole: set[str] = set()  # maps that are deleted as a whole, or asked for their length
 
     def error(self, start: int, reason: str) -> LanguageError:
         """Return an error that points at a place of the text."""
@@ -185,11 +200,23 @@ class ProgramState:
                 raise self.error(one.start, f"{one.kind}() takes the number of entries")
             found.entries = size.value
 
+    def look_at_calls(self, probes: Sequence[Probe]) -> None:
+        """Learn from the calls in a program how its maps are used, before their types are known.
+
+        Probes that are found later cannot change what the maps are.
+        """
+        if not any(name in self.text for name in _OF_WHOLE_MAPS):
+            return
+        for call in nodes_of(Call, *probes):
+            if call.function in _OF_WHOLE_MAPS:
+                self._whole |= {one.name for one in call.arguments if isinstance(one, Map)}
+
     def map(self, name: str, start: int) -> MapState:
         """Return a map by its name."""
         self._used.add(name)
         if name not in self.maps:
             self.maps[name] = MapState(MapVariable(len(self.maps), name), start)
+            self.maps[name].whole = name in self._whole
         return self.maps[name]
 
     def unused_maps(self) -> list[str]:

@@ -45,6 +45,7 @@ __all__ = ("StatementChecker",)
 
 _MOST_UNROLLED = 100
 _BITS = 5  # most bits of hist()
+_MOST_BUCKETS = 1000  # of lhist(), as in bpftrace
 
 
 class StatementChecker(CallChecker):
@@ -222,7 +223,7 @@ class StatementChecker(CallChecker):
             kind, number = self._aggregate(value)
             whole = self.state.widen_value(found, kind, node.start)
             kind = whole if isinstance(whole, AggregateType) else kind
-            return AddToMap(found.variable, key, kind, number)
+            return AddToMap(found.variable, key, kind, number, found.in_array)
         before = constant(0) if node.op == "=" else self.value(target)
         stored = self._operand(node, before)
         own = self.type_in_map(stored, node.value)
@@ -255,6 +256,9 @@ class StatementChecker(CallChecker):
                 raise self.error(
                     given[1], "lhist() takes a number, MIN < MAX, and a STEP from 1 on"
                 )
+            if (most := (high - low) // step) > _MOST_BUCKETS:
+                reason = f"must be <= {_MOST_BUCKETS} (would need {most})"
+                raise self.error(node, f"lhist() too many buckets, {reason}")
         return AggregateType(function, signed, rest), number
 
     # ------------------------------------------------------------ loops
@@ -283,7 +287,9 @@ class StatementChecker(CallChecker):
         return self._for_map(node, node.iterable)
 
     def _for_map(self, node: tree.For, whole: tree.Map) -> tuple[Statement, ...]:
-        found = self.state.map(whole.name, whole.start)
+        found = self.entries_of(whole)
+        if found.keyed is False:
+            raise self.error(whole, f"{whole.name} has no keys over which for could go")
         if (found.key is None or found.value is None) and not self.state.final:
             self.not_known_yet()
         key, value = found.key or INT64, found.value or INT64

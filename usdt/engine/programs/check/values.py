@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 _SYSTEM_CALLS = "tracepoint:syscalls:"
 _ZERO = constant(0)
+_IN_BUCKETS = (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES)
 _OCTAL = re.compile("[+-]?0[0-7]+")  # which int() does not take
 
 
@@ -295,6 +296,21 @@ class ValueChecker:
         found = self.state.map(node.map.name, node.start)
         return found, self.key(found, node.key)
 
+    def entries_of(self, node: tree.Map | tree.MapAccess) -> MapState:
+        """Return a map that has one entry for each key.
+
+        Raises:
+            LanguageError: it holds a histogram, which has more.
+        """
+        whole = node if isinstance(node, tree.Map) else node.map
+        found = self.state.map(whole.name, whole.start)
+        kind = found.value
+        if isinstance(kind, AggregateType) and kind.function in _IN_BUCKETS:
+            what = f"{whole.name} holds {kind.function.value}()"
+            reason = "an entry for each bucket: use print(), clear(), zero()"
+            raise self.error(node, f"{what}, {reason}")
+        return found
+
     def key(self, found: MapState, node: tree.Expression) -> Value:
         """Return a key of a map, as wide as the widest of its keys."""
         key = self.value(node)
@@ -373,7 +389,7 @@ class ValueChecker:
         self, node: tree.Expression, found: MapState, key: Value, kind: AggregateType
     ) -> Scalar:
         """Return what count() and the like have computed for a key."""
-        if kind.function in (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES):
+        if kind.function in _IN_BUCKETS:
             name = f"{found.variable.name} holds {kind.function.value}()"
             raise self.error(node, f"{name}: it can be printed, not read")
         signed = kind.signed and kind.function is not Aggregate.COUNT

@@ -1,7 +1,9 @@
 """Code that adds to the value of a map: count(), sum(), hist() and the like.
 
 A value has one part for each CPU. All additions are atomic: another program may preempt this one.
-A histogram has an entry for each bucket: the bucket's number stands behind the key.
+A histogram has an entry for each bucket: the bucket's number stands behind the key. What has no
+keys is in an array, whose index is 0 or, of a histogram, the number of the bucket plus one. The
+last entry of an array says whether zero() has left the map with a value of zeros.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from typing import TYPE_CHECKING
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
 from usdt.engine.compiler.codegen.buckets import emit_log_linear
+from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT
 from usdt.engine.programs.codegen.names import map_name
 from usdt.engine.programs.types import Aggregate, AggregateType, aligned, size_of
 
@@ -19,23 +23,34 @@ if TYPE_CHECKING:
     from usdt.engine.programs.codegen.values import ValueEmitter
     from usdt.engine.programs.typed import AddToMap, Value
 
-__all__ = ("BUCKET_SIZE", "emit_add", "value_size_of")
+__all__ = ("BUCKET_SIZE", "array_entries", "emit_add", "value_size_of")
 
 BUCKET_SIZE = 8  # bytes of the number of a bucket, behind the key
 _SIGN = -(1 << 63)
 _NOEXIST = 1  # BPF_NOEXIST
 _TRIES = 16  # attempts to exchange; each fails if another hit changes the value at the same instant
-_PAIR = 16  # u64 hits, u64 total
+_PAIR = 16  # u64 hits, u64 value; of sum, min and max 1 instead of the hits
+_VALUE = 8  # where the value is in a pair
 _BUCKETS = (Aggregate.HIST, Aggregate.LHIST)
 
 
 def value_size_of(type_: AggregateType) -> int:
     """Return the bytes of a value for one CPU."""
     match type_.function:
-        case Aggregate.AVG | Aggregate.STATS:
-            return _PAIR
-        case _:
+        case Aggregate.COUNT | Aggregate.HIST | Aggregate.LHIST:
             return 8
+        case _:
+            return _PAIR
+
+
+def array_entries(type_: AggregateType) -> int:
+    """Return the number of entries of an array: for the values, and for the mark of zero()."""
+    match type_.function, type_.parameters:
+        case Aggregate.HIST, (bits,):
+            return 1 + (65 - bits << bits) + 1
+        case Aggregate.LHIST, (low, high, step):
+            return 1 + -(-(high - low) // step) + 1 + 1
+    return 1 + 1
 
 
 def emit_add(emitter: ValueEmitter, statement: AddToMap) -> None:
@@ -47,6 +62,12 @@ def emit_add(emitter: ValueEmitter, statement: AddToMap) -> None:
         emitter.number(statement.value)
         emitter.numbers.unbind()
         number = emitter.numbers.push()
+    if statement.array:
+        _find_in_array(emitter, statement, number)
+        asm.jump(Jump.EQ, R0, 0, added)  # never taken
+        _add(emitter, statement.type, number)
+        asm.label(added)
+        return
     key = _key(emitter, statement, number)
     size = value_size_of(statement.type)
     found = asm.new_label("found")
@@ -76,6 +97,19 @@ def emit_add(emitter: ValueEmitter, statement: AddToMap) -> None:
     asm.label(found)
     _add(emitter, statement.type, number)
     asm.label(added)
+
+
+def _find_in_array(emitter: ValueEmitter, statement: AddToMap, number: int | None) -> None:
+    # Leaves the address of the value in r0.
+    asm = emitter.asm
+    if statement.type.function in _BUCKETS and number is not None:
+        asm.load(R1, R10, number)
+        _bucket(emitter, statement.type)
+        asm.add(R2, 1)
+        asm.store(R10, KEY_SLOT, R2, 4)
+    else:
+        asm.store(R10, KEY_SLOT, 0, 4)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, map_name(statement.map))
 
 
 def _key(emitter: ValueEmitter, statement: AddToMap, number: int | None) -> Place:
@@ -123,13 +157,14 @@ def _add(emitter: ValueEmitter, type_: AggregateType, number: int | None) -> Non
             asm.mov(R1, 1)
             asm.atomic_add(R0, 0, R1)
         case Aggregate.SUM:
+            asm.store(R0, 0, 1)
             asm.load(R1, R10, number or 0)
-            asm.atomic_add(R0, 0, R1)
+            asm.atomic_add(R0, _VALUE, R1)
         case Aggregate.AVG | Aggregate.STATS:
             asm.mov(R1, 1)
             asm.atomic_add(R0, 0, R1)
             asm.load(R1, R10, number or 0)
-            asm.atomic_add(R0, 8, R1)
+            asm.atomic_add(R0, _VALUE, R1)
         case Aggregate.MIN | Aggregate.MAX:
             asm.load(R1, R10, number or 0)
             if type_.signed:
@@ -143,20 +178,25 @@ def _add(emitter: ValueEmitter, type_: AggregateType, number: int | None) -> Non
 
 
 def _raise(emitter: ValueEmitter) -> None:
-    # Stores r1 at r0 if it is greater.
+    # Stores r1 in the pair at r0 if it is greater.
     asm = emitter.asm
     done = asm.new_label("raised")
     asm.mov(R3, R0)
-    asm.load(R0, R3, 0)
+    asm.load(R0, R3, _VALUE)
     if not emitter.options.atomics:
         asm.jump(Jump.GE, R0, R1, done)
-        asm.store(R3, 0, R1)
+        asm.store(R3, _VALUE, R1)
         asm.label(done)
+        asm.store(R3, 0, 1)
         return
     for _ in range(_TRIES):
         asm.jump(Jump.GE, R0, R1, done)
         asm.mov(R2, R0)
-        asm.compare_exchange(R3, 0, R1)
+        asm.compare_exchange(R3, _VALUE, R1)
         asm.jump(Jump.EQ, R0, R2, done)
+    slot = emitter.numbers.push(R3)
     emitter.count_lost()
+    asm.load(R3, R10, slot)
+    emitter.numbers.pop()
     asm.label(done)
+    asm.store(R3, 0, 1)

@@ -124,17 +124,16 @@ def _aggregate(emitter: ValueEmitter, what: AggregateNumber) -> None:
         asm.jump(Jump.EQ, R0, 0, absent)
         asm.load(R1, R0, 0)
         asm.load(R2, R10, total)
-        if function in (Aggregate.MIN, Aggregate.MAX):
-            asm.jump(Jump.GE, R2, R1, absent)
-            asm.store(R10, total, R1)
-            asm.label(absent)
-            continue
-        if function in (Aggregate.AVG, Aggregate.STATS):
+        if function is not Aggregate.COUNT:  # hits, value
             asm.load(R3, R10, hits)
             asm.add(R3, R1)
             asm.store(R10, hits, R3)
             asm.load(R1, R0, 8)
-        asm.add(R2, R1)
+        if function in (Aggregate.MIN, Aggregate.MAX):
+            asm.jump(Jump.GE, R2, R1, absent)
+            asm.mov(R2, R1)
+        else:
+            asm.add(R2, R1)
         asm.store(R10, total, R2)
         asm.label(absent)
     asm.load(R0, R10, total)
@@ -148,7 +147,8 @@ def _finish(asm: Assembler, what: AggregateNumber, hits: int) -> None:
             _divide(asm, hits)
         case Aggregate.MIN | Aggregate.MAX as function:
             nothing = asm.new_label("nothing")
-            asm.jump(Jump.EQ, R0, 0, nothing)
+            asm.load(R1, R10, hits)
+            asm.jump(Jump.EQ, R1, 0, nothing)
             if function is Aggregate.MIN:
                 asm.alu(Alu.XOR, R0, -1)
             if what.type.signed:

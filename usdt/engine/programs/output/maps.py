@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import frozen
+from usdt.bpf._uapi import MapType
 from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, value_size_of
 from usdt.engine.programs.output.values import decode
 from usdt.engine.programs.types import Aggregate, AggregateType, size_of
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from usdt.engine.programs.check.state import MapState
     from usdt.engine.programs.types import Type
 
-__all__ = ("Row", "empty_row", "read_rows")
+__all__ = ("Row", "empty_row", "read_rows", "reset")
 
 _SIGN = 1 << 63
 _MASK = (1 << 64) - 1
+_HISTOGRAMS = (Aggregate.HIST, Aggregate.LHIST)
 
 
 @frozen
@@ -41,7 +43,9 @@ def read_rows(found: MapState, made: Map | None) -> list[Row]:
     """Return the entries of a map, sorted by value, then by key."""
     if made is None or found.value is None or found.key is None:
         return []
-    if isinstance(found.value, AggregateType):
+    if found.in_array and isinstance(found.value, AggregateType):
+        rows = _array_rows(found.value, made.items())
+    elif isinstance(found.value, AggregateType):
         rows = _aggregated(found.value, found.key, made.items())
     else:
         kind = found.value
@@ -63,6 +67,21 @@ def empty_row(found: MapState) -> Row | None:
             return Row(None, decode(kind, bytes(size_of(kind))))
 
 
+def reset(found: MapState, made: Map, *, keep: bool) -> None:
+    """Remove the entries of a map or, to ``keep`` them, set their values to zeros."""
+    array = made.spec.type is MapType.PERCPU_ARRAY
+    marked = array and keep and bool(read_rows(found, made))
+    nothing = bytes(made.value_size)
+    keys = [*made.keys()]
+    for key in keys:
+        if array or keep:
+            made.set(key, nothing)
+        else:
+            made.delete(key)
+    if marked:
+        made.set(keys[-1], b"\1".ljust(made.value_size, b"\0"))
+
+
 def _order(value: Any) -> Any:
     # Values of one map have one type. Histograms are in the order of their hits.
     if isinstance(value, dict):
@@ -79,7 +98,7 @@ def _aggregated(
     for key, data in items:
         parts = list(words.iter_unpack(data))
         decoded = decode(key_type, key)
-        if type_.function in (Aggregate.HIST, Aggregate.LHIST):
+        if type_.function in _HISTOGRAMS:
             bucket = struct.unpack_from("=q", key, len(key) - BUCKET_SIZE)[0]
             hits = sum(part[0] for part in parts)
             found.setdefault(decoded, {})[bucket] = hits
@@ -88,18 +107,32 @@ def _aggregated(
     return [*found.items()]
 
 
+def _array_rows(
+    type_: AggregateType, items: Iterable[tuple[bytes, bytes]]
+) -> list[tuple[Any, Any]]:
+    # The one row of a map without keys: none if nothing was added.
+    words = struct.Struct(f"={value_size_of(type_) // 8}Q")
+    *values, mark = ([*words.iter_unpack(data)] for _, data in items)
+    hits = [sum(part[0] for part in parts) for parts in values]
+    if not any(hits) and not any(part[0] for part in mark):
+        return []
+    if type_.function in _HISTOGRAMS:
+        return [(0, {index - 1: count for index, count in enumerate(hits) if count})]
+    return [(0, _summed(type_, values[0]))]
+
+
 def _summed(type_: AggregateType, parts: list[tuple[int, ...]]) -> Any:
     match type_.function:
         case Aggregate.COUNT:
             return sum(part[0] for part in parts)
         case Aggregate.SUM:
-            return _signed(sum(part[0] for part in parts), type_)
+            return _signed(sum(part[1] for part in parts), type_)
         case Aggregate.AVG | Aggregate.STATS:
             return sum(part[0] for part in parts), _signed(sum(part[1] for part in parts), type_)
         case _:
-            most = max(part[0] for part in parts)
-            if not most:  # nothing since zero()
+            if not any(hits for hits, _ in parts):  # nothing since zero()
                 return 0
+            most = max(value for _, value in parts)
             most = most ^ _MASK if type_.function is Aggregate.MIN else most
             return _signed(most ^ _SIGN, type_) if type_.signed else most
 

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from usdt.engine.programs.events import EventKind
-from usdt.engine.programs.output.maps import Row, empty_row, read_rows
+from usdt.engine.programs.output.maps import Row, empty_row, read_rows, reset
 from usdt.engine.programs.output.printf import Formatter
 from usdt.engine.programs.output.symbols import time_text
 from usdt.engine.programs.output.values import reader_of
@@ -185,13 +185,8 @@ class ProgramResults:
     def _clear(self, event: Event) -> None:
         found = self._map(event)
         made = self._session.map_of(found)
-        if made is None:
-            return
-        for key in list(made.keys()):
-            if event.kind is EventKind.CLEAR:
-                made.delete(key)
-            else:
-                made.set(key, bytes(made.value_size))
+        if made is not None:
+            reset(found, made, keep=event.kind is EventKind.ZERO)
 
     # ------------------------------------------------------------ the run
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from usdt.base.frozen import field, frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from usdt.engine.programs.syntax.tree import (
         Block,
         Boolean,
@@ -36,7 +38,10 @@ __all__ = (
     "StructDefinition",
     "StructMember",
     "Typedef",
+    "nodes_of",
 )
+
+T = TypeVar("T")
 
 
 @frozen
@@ -208,3 +213,17 @@ class Program:
     macros: tuple[Macro, ...]
     functions: tuple[Function, ...]
     probes: tuple[Probe, ...]
+
+
+def nodes_of(kind: type[T], *within: object) -> Iterator[T]:
+    """Yield the nodes of a kind in some nodes, in no particular order."""
+    ahead = [*within]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, tuple):
+            ahead += node
+            continue
+        if isinstance(node, kind):
+            yield node
+        names = getattr(type(node), "__match_args__", ())
+        ahead += [getattr(node, name) for name in names if name not in ("start", "end")]

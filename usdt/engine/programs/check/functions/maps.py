@@ -35,7 +35,7 @@ class MapFunctions(FunctionChecker):
         whole, key = self.arguments(node, 2, 2)
         if not isinstance(whole, tree.Map):
             raise self.error(whole, "has_key() takes a map and a key")
-        found = self.state.map(whole.name, whole.start)
+        found = self.entries_of(whole)
         return self.step(HasKey(found.variable, self.key(found, key)), BOOLEAN)
 
     def _call_find(self, node: tree.Call) -> Scalar:
@@ -65,7 +65,7 @@ class MapFunctions(FunctionChecker):
         (first,) = self.arguments(node, 1, 1)
         if not isinstance(first, tree.Map):
             raise self.error(first, "len() takes a map")
-        found = self.state.map(first.name, first.start)
+        found = self.entries_of(first)
         return self.step(MapLength(found.variable), INT64)
 
     def _of_map(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
@@ -91,12 +91,13 @@ class MapFunctions(FunctionChecker):
         given = self.arguments(node, 1, 64)
         if len(given) == 2 and isinstance(given[0], tree.Map):
             whole = given[0]
-            found = self.state.map(whole.name, whole.start)
+            found = self.entries_of(whole)
             return (Delete(found.variable, self.key(found, given[1])),)
         made: list[Statement] = []
         for one in given:
             if not isinstance(one, tree.Map | tree.MapAccess):
                 raise self.error(one, "delete() takes a map and a key")
             state, key = self.place(one)
+            self.entries_of(one)
             made.append(Delete(state.variable, key))
         return tuple(made)
