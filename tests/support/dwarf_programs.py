@@ -15,7 +15,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fixtures import TESTBINS, locked, make
+from fixtures import NOT_BUILT, TESTBINS, locked, make
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,6 @@ VARIANTS = (
 UNREADABLE = {"error": None}
 #: Whether tools/packages.sh installs what is missing, as tools/apt.sh has it.
 _SETS_UP = os.geteuid() == 0 and shutil.which("apt-get") is not None
-_BUILT_ELSEWHERE = "not built by the host"  # says the make of virtual machines (tests/vm/guest)
 _PACKAGES = {"clang": "clang", "rust": "rustc", "libcxx": "libc++-dev, libc++abi-dev"}
 
 
@@ -51,12 +50,14 @@ def _built(variant: str, name: str) -> str:
 def program(variant: str, name: str) -> Path:
     """The path of a program; skips the test if it cannot be built here."""
     problem = _built(variant, name)
+    if NOT_BUILT in problem:
+        pytest.skip(f"testbins/dwarf {variant}/{name}: the host of this virtual machine has none")
     if problem:
         package = next(
             (p for start, p in _PACKAGES.items() if variant.startswith(start)), "gcc, g++"
         )
         what = f"testbins/dwarf {variant}/{name} needs {package}: {problem[-300:]}"
-        if _SETS_UP and _BUILT_ELSEWHERE not in problem:
+        if _SETS_UP:
             pytest.fail(f"{what}; tools/packages.sh dwarf installs it")
         pytest.skip(what)
     return TESTBINS / "out" / "dwarf" / variant / name

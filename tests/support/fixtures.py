@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = (
     "CROSS",
     "FIXTURES",
+    "NOT_BUILT",
     "PROGRAMS",
     "TESTBINS",
     "Fixture",
@@ -88,7 +89,8 @@ _PACKAGES = {
     "clang": "clang",
     "clangO0": "clang",
 }
-_NOT_BUILT = "not built by the host"  # what guest/make says in a virtual machine
+#: What guest/make says in a virtual machine of what it has not.
+NOT_BUILT = "not built by the host"
 _LIBRARIES = {"libpair": "libpair.so", "dlopened": "libplugin.so"}
 
 T = TypeVar("T")
@@ -125,9 +127,13 @@ def _variants(variant: str) -> str:
 @functools.cache
 def _missing(variant: str) -> str | None:
     """Return what this machine lacks to build a variant, None if nothing."""
+    if variant.startswith("m32") and PROCESS_MACHINE not in ("x86_64", "i386"):
+        return "an x86 CPU"
     if shutil.which("make") is None:
         return "make"
     found = make(_variants(variant), f"usable-{variant}")
+    if NOT_BUILT in found.stderr:
+        return "the host to build it for this virtual machine"
     if found.returncode != 0:
         last = (found.stderr.strip().splitlines() or ["no message"])[0]
         return f"{_PACKAGES.get(variant, f'a compiler for {variant}')} ({last})"
@@ -145,8 +151,8 @@ def _built(variant: str, program: str) -> tuple[Path | None, str]:
             words.append(f"{variant}/{_LIBRARIES[program]}")
         done = make(_variants(variant), *words)
         path = TESTBINS / "out" / variant / program
-        if _NOT_BUILT in done.stderr:
-            return None, f"{program} of it, which the host has not built for this CPU"
+        if NOT_BUILT in done.stderr:
+            return None, f"the host to build {program} for this virtual machine"
         if done.returncode or not path.exists():
             return path, done.stderr or "?"
         return _own(variant) / program, ""
