@@ -23,7 +23,6 @@ from usdt.elf.format import ELF_STRUCTS
 from usdt.uprobes.functions import FunctionFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -332,18 +331,43 @@ def test_large_sections_are_decompressed_once(
         compiled(tmp_path, "gcc"), compressed(zlib.compress(data), size=len(data))
     )
     with ElfFile(program) as elf:
-        assert bytes(DebugSections(elf)[".debug_info"]) == data
+        whole = DebugSections(elf)
+        assert whole[".debug_info"][:] == data
+        whole.close()
     assert [one.suffix for one in kept.iterdir()] == [".section"]
     monkeypatch.setattr(DebugSections, "_pieces", None)  # not asked for again
     with ElfFile(program) as elf:
-        assert bytes(DebugSections(elf)[".debug_info"]) == data
+        whole = DebugSections(elf)
+        assert whole[".debug_info"][:] == data
+        whole.close()
+
+
+def test_a_section_is_decompressed_as_far_as_it_is_read(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.urandom(1 << 20) * 5
+    program = with_section(
+        compiled(tmp_path, "gcc"), compressed(zlib.compress(data), size=len(data))
+    )
+    monkeypatch.setattr(sections, "_PIECE", 1 << 16)
+    stored = []
+    for end in (2 << 20, 1 << 20, 3 << 20, len(data)):
+        with ElfFile(program) as elf:
+            found = DebugSections(elf)
+            assert found[".debug_info"][end - 9 : end] == data[end - 9 : end]
+            found.close()
+        (file,) = kept.iterdir()
+        stored.append(file.stat().st_size - 64)
+    assert stored[0] == stored[1]
+    assert 2 << 20 <= stored[0] < 3 << 20 <= stored[2] < 4 << 20
+    assert stored[3] == len(data)
 
 
 @pytest.fixture
 def overlapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sections of any size are used while they are decompressed, in small pieces."""
-    monkeypatch.setattr(sections, "_MIN_STREAMED", 0)
-    monkeypatch.setattr(sections, "_LARGE_PIECE", 200)
+    monkeypatch.setattr(sections, "_MIN_CACHED", 0)
+    monkeypatch.setattr(sections, "_PIECE", 200)
 
 
 @pytest.mark.usefixtures("overlapped")
@@ -362,7 +386,7 @@ def test_a_section_is_looked_through_while_it_comes(
             types = {(kind, name) for kind, name, _ in info._index.types()}
             found.append((sorted(info.functions()), types))
     assert found[0] == found[1] == found[2]
-    assert sorted(one.suffix for one in kept.iterdir()) == [".index", ".index", ".section"]
+    assert sorted(one.suffix for one in kept.iterdir()) == [".index", ".index", *[".section"] * 3]
 
 
 @pytest.mark.usefixtures("overlapped")
@@ -394,14 +418,15 @@ def test_a_full_disk_costs_the_cache_alone(
     program = compiled(tmp_path, "gcc")
     first = names(program)
     packed = compiled(tmp_path, "gcc", "-gz")
-    fill = cache._fill
+    write = cache.Draft.write
 
-    def full(number: int, digest: bytes, parts: Iterator[bytes]) -> None:
-        if os.fstat(number).st_size:  # a section, whose size is known before
-            next(parts)
+    def full(draft: cache.Draft, data: bytes) -> None:
+        if draft._end > 1000:
             raise OSError(errno.ENOSPC, "no space left on device")
-        fill(number, digest, parts)
+        write(draft, data)
 
-    monkeypatch.setattr(cache, "_fill", full)
+    monkeypatch.setattr(cache.Draft, "write", full)
     assert names(packed) == first
-    assert {one.suffix for one in kept.iterdir()} == {".index"}
+    sizes = {one.suffix: one.stat().st_size for one in kept.iterdir()}
+    assert ".index" in sizes
+    assert sizes.get(".section", 0) <= 1000

@@ -41,6 +41,11 @@ class OpenFile:
 
     __del__ = close
 
+    @property
+    def number(self) -> int:
+        """The descriptor's number; -1 if it is closed."""
+        return self._descriptor
+
     def read(self, offset: int, size: int) -> bytes:
         """Return ``size`` bytes.
 

@@ -140,17 +140,13 @@ class DebugFiles:
         Raises:
             DwarfError: there is no such unit, or it is damaged.
         """
+        header = self.main.header(number) if number >= 0 else None
+        if header is not None:  # without reading the headers after it
+            return self.full_unit(self.main.unit(header))
         if not 0 <= number < len(self.numbers):
             raise DwarfError(f"{self.name}: no unit {number} of {len(self.numbers)}")
         part, index = self.numbers[number]
-        unit = part.unit(part.headers[index])
-        return self.full_unit(unit) if part is self.main else unit
-
-    def forget_units(self) -> None:
-        """Drop the cached units, because their sections have moved in memory."""
-        for name in ("parts", "numbers", "_signatures"):
-            self.__dict__.pop(name, None)
-        self.main.forget()
+        return part.unit(part.headers[index])
 
     def full_unit(self, unit: Unit) -> Unit:
         """Return the split unit of a skeleton; any other unit itself."""

@@ -23,13 +23,11 @@ from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.units import cache
 from usdt.dwarf.units.constants import TypeKind, VariableKind
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
-from usdt.dwarf.units.sections import NotCached, drop_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from usdt.dwarf.index.files import DebugFiles
-    from usdt.dwarf.units.sections import DecompressionStream
     from usdt.dwarf.units.units import DebugFile
 
 __all__ = ("DebugIndex",)
@@ -94,7 +92,6 @@ class DebugIndex:
         key = f"{files.main.sections.identity} {identities}"
         cached = cache.load(key, "index")
         if cached is not None:
-            files.main.sections.prepare(".debug_info", ".debug_str", ".debug_abbrev")
             try:
                 made = cls(cached, len(files.numbers))
             except ValueError:
@@ -186,36 +183,19 @@ def build(files: DebugFiles) -> bytes:
     Raises:
         DwarfError: the units are implausibly large, or cannot be decompressed.
     """
-    sections = files.main.sections
-    stream = sections.stream(".debug_info")
-    try:
-        return _build(files, stream)
-    except NotCached:
-        if stream is not None:
-            stream.stop()
-        sections.forget(".debug_info")
-        files.forget_units()
-        return _build(files, None)
-    finally:
-        if stream is not None:
-            stream.stop()
-
-
-def _build(files: DebugFiles, stream: DecompressionStream | None) -> bytes:
     functions: list[tuple[int, int]] = []
     lines: list[str] = []
     damage: list[str] = []
     first = 0
-    names = (".debug_str", ".debug_abbrev")
-    files.main.sections.prepare(*names, *(() if stream else (".debug_info",)))
+    files.main.sections.read_ahead(".debug_info", ".debug_str", ".debug_abbrev")
     for part in files.parts:
         if len(part.sections[".debug_info"]) > _MAX_INDEXED:
             raise DwarfError(f"{files.name}: .debug_info has more than {_MAX_INDEXED} bytes")
-        indexer = _index_part(files, part, first, damage, stream if part is files.main else None)
+        indexer = _index_part(files, part, first, damage)
         functions += indexer.functions
         lines += [f"{name}\t{position:x}" for name, position in indexer.names]
         first += len(part.headers)
-        _drop_pages(part)
+        part.sections.drop_units()
     progress.erase()
     functions.sort()
     lines[:0] = [f"{_SPLIT}{_stamp(path)}" for path in files.split_paths if "\n" not in path]
@@ -233,14 +213,12 @@ def _index_part(
     part: DebugFile,
     first: int,
     damage: list[str],
-    stream: DecompressionStream | None,
 ) -> UnitIndexer:
     # Damaged units are left out and reported.
     indexer = UnitIndexer(AbbrevSection(part.abbreviation_bytes, files.name))
     split_sections: dict[int, AbbrevSection] = {}
-    headers = part.headers if stream is None else part.stream_headers(stream.wait)
     what, size = f"reading debug information of {files.name}", len(part.sections[".debug_info"])
-    for index, header in enumerate(headers):
+    for index, header in enumerate(part.each_header()):
         number = first + index
         progress.report(what, header.at, size)
         try:
@@ -262,15 +240,8 @@ def _index_part(
             damage.append(f"damaged debug information: the unit at {header.at:#x}: {reason}")
         indexer.use_abbreviations(None)
         if index % 64 == 63:
-            _drop_pages(part)
-    if stream is not None:
-        stream.finish()  # so nothing may follow it
+            part.sections.drop_units()
+    part.sections.wait(".debug_info")  # so its end is no damage either
     if part.damage:
         damage.append(f"damaged debug information: {part.damage}")
     return indexer
-
-
-def _drop_pages(part: DebugFile) -> None:
-    part.sections.drop_units()
-    for name in (".debug_info", ".debug_str", ".debug_abbrev"):
-        drop_pages(part.sections[name])

@@ -74,9 +74,10 @@ class UnitFunctions:
     def _read(self, at: int) -> dict[int, list[DiePosition]]:
         main = self._files.main
         number = main.number_at(at)
-        if number is None:
+        header = None if number is None else main.header(number)
+        if number is None or header is None:
             return {}
-        unit = main.unit(main.headers[number])
+        unit = main.unit(header)
         indexer = UnitIndexer(self._abbreviations)
         if indexer.is_split(unit):
             return {}

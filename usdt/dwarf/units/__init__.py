@@ -1,6 +1,7 @@
 """Units of debug information: sections, headers, entries and their attributes.
 
-sections, cache     debug sections, plain or compressed; the cache of decompressed ones
+sections            debug sections, plain or compressed
+inflating, cache    decompressing as far as needed; the cache of decompressed sections
 forms, constants    encodings and numbers of the DWARF standard
 units, type_units   headers and entries; type units, which others share
 split_dwarf         ``.dwo``, ``.dwp`` and dwz files

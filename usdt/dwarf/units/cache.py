@@ -15,14 +15,18 @@ import os
 import stat
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from usdt.base.errors import ElfError
 from usdt.base.files import open_cache_folder
+from usdt.elf.file_bytes import FileBytes, OpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ("load", "store")
+    SectionBytes = memoryview | FileBytes
+
+__all__ = ("Draft", "StoredSection", "load", "new_draft", "open_section", "store")
 
 _VERSION = 3
 _MAGIC = b"usdtdwrf"
@@ -31,6 +35,7 @@ _MAX_CACHE = 4 << 30  # bytes of all files together
 _MAX_CHECKED = 16 << 20  # the checksum covers files up to this size, and samples of larger ones
 _SAMPLES = 64
 _SAMPLE = 1 << 16
+_SECTION = "section"  # the kind
 _OWN_FOLDERS = ("usdt-toolkit", "dwarf")
 
 
@@ -42,10 +47,17 @@ def _digest(key: str, kind: str) -> bytes:
     return hashlib.sha256(f"{kind}\0{key}".encode("utf-8", "surrogateescape")).digest()
 
 
-def _checksum(data: memoryview) -> int:
-    if len(data) <= _MAX_CHECKED:
-        return zlib.crc32(data)
+def _is_ours(status: os.stat_result) -> bool:
+    ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+    return ours and stat.S_ISREG(status.st_mode) and status.st_size >= _HEADER.size
+
+
+def _checksum(data: SectionBytes) -> int:
     value = 0
+    if len(data) <= _MAX_CHECKED:
+        for at in range(0, len(data), 1 << 20):
+            value = zlib.crc32(data[at : at + (1 << 20)], value)
+        return value
     for index in range(_SAMPLES):
         at = index * (len(data) - _SAMPLE) // (_SAMPLES - 1)
         value = zlib.crc32(data[at : at + _SAMPLE], value)
@@ -73,9 +85,7 @@ def load(key: str, kind: str) -> memoryview | None:
 
 
 def _mapped(descriptor: int, digest: bytes) -> memoryview | None:
-    status = os.fstat(descriptor)
-    ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
-    if not ours or not stat.S_ISREG(status.st_mode) or status.st_size < _HEADER.size:
+    if not _is_ours(os.fstat(descriptor)):
         return None
     data = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     magic, version, checksum, length, found = _HEADER.unpack_from(data)
@@ -89,14 +99,7 @@ def _mapped(descriptor: int, digest: bytes) -> memoryview | None:
     return payload
 
 
-def store(
-    key: str,
-    kind: str,
-    parts: Callable[[], Iterator[bytes]],
-    *,
-    size: int = 0,
-    on_start: Callable[[memoryview], None] | None = None,
-) -> memoryview | None:
+def store(key: str, kind: str, parts: Callable[[], Iterator[bytes]]) -> memoryview | None:
     """Store the bytes that ``parts`` yields. Return them as mapped memory; None on failure.
 
     If ``parts`` raises an error, it is propagated, and nothing is stored.
@@ -105,26 +108,18 @@ def store(
         key: identifies the contents.
         kind: the kind of contents, which is the file's suffix.
         parts: yields the bytes; each part is written before the next is requested.
-        size: size of all parts in bytes; only needed with ``on_start``.
-        on_start: called with the mapped memory before the first byte is written.
     """
     folder = open_cache_folder(_OWN_FOLDERS)
     if folder is None:
         return None
     try:
-        return _stored(folder, key, kind, parts, size=size, on_start=on_start)
+        return _stored(folder, key, kind, parts)
     finally:
         os.close(folder)
 
 
 def _stored(
-    folder: int,
-    key: str,
-    kind: str,
-    parts: Callable[[], Iterator[bytes]],
-    *,
-    size: int,
-    on_start: Callable[[memoryview], None] | None,
+    folder: int, key: str, kind: str, parts: Callable[[], Iterator[bytes]]
 ) -> memoryview | None:
     name = _file_name(key, kind)
     temporary = f".{name}.{os.getpid()}"
@@ -136,10 +131,6 @@ def _stored(
     except OSError:
         return None
     try:
-        if on_start is not None:
-            os.ftruncate(descriptor, _HEADER.size + size)
-            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-            on_start(memoryview(mapped)[_HEADER.size :])
         _fill(descriptor, _digest(key, kind), parts())
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         made = _mapped(descriptor, _digest(key, kind))
@@ -166,6 +157,131 @@ def _fill(descriptor: int, digest: bytes, parts: Iterator[bytes]) -> None:
         data = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         checksum = _checksum(data[_HEADER.size :])
     os.pwrite(descriptor, _HEADER.pack(_MAGIC, _VERSION, checksum, length, digest), 0)
+
+
+# ------------------------------------------------------------ sections, read instead of mapped
+
+
+class StoredSection(NamedTuple):
+    """The decompressed bytes of a section, or of its beginning, in a file of the cache.
+
+    Attributes:
+        file: the open file; the caller closes it.
+        start: the position of the section's first byte in it.
+        size: bytes of the section that it has.
+    """
+
+    file: OpenFile
+    start: int
+    size: int
+
+
+def open_section(key: str, size: int) -> StoredSection | None:
+    """Open what is stored of a section of ``size`` bytes; None if nothing is, or it is damaged."""
+    folder = open_cache_folder(_OWN_FOLDERS)
+    if folder is None:
+        return None
+    name = _file_name(key, _SECTION)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
+    file = OpenFile(descriptor, f"{name} of the cache")
+    try:
+        length = _checked_length(descriptor, file, _digest(key, _SECTION))
+    except (OSError, ElfError):
+        length = None
+    if length is None or length > size:
+        file.close()
+        return None
+    return StoredSection(file, _HEADER.size, length)
+
+
+def _checked_length(descriptor: int, file: OpenFile, digest: bytes) -> int | None:
+    status = os.fstat(descriptor)
+    if not _is_ours(status):
+        return None
+    magic, version, checksum, length, found = _HEADER.unpack(file.read(0, _HEADER.size))
+    expected = (_MAGIC, _VERSION, status.st_size - _HEADER.size, digest)
+    if (magic, version, length, found) != expected:
+        return None
+    if _checksum(FileBytes(file, _HEADER.size, length)) != checksum:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(descriptor)
+    return int(length)
+
+
+class Draft:
+    """A section that is being decompressed into the cache's directory, in a file without a name.
+
+    Args:
+        folder: descriptor of the directory, which is closed with the draft.
+        descriptor: the file.
+
+    Attributes:
+        file: the file.
+        start: the position of the section's first byte in it.
+    """
+
+    start = _HEADER.size
+
+    def __init__(self, folder: int, descriptor: int) -> None:
+        self._folder = OpenFile(folder, "")
+        self._descriptor = descriptor
+        self.file = OpenFile(descriptor, "a file of the cache")
+        self._end = self.start
+
+    def write(self, data: bytes) -> None:
+        """Append to the section.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, self._end)
+            self._end += written
+            view = view[written:]
+
+    def keep(self, key: str, size: int) -> None:
+        """Give the file its name, so that :func:`open_section` finds it; errors are ignored.
+
+        Args:
+            key: the section's key.
+            size: number of the section's bytes that were written.
+        """
+        name = _file_name(key, _SECTION)
+        temporary = f".{name}.{os.getpid()}"
+        with contextlib.suppress(OSError, ElfError):
+            os.ftruncate(self._descriptor, self.start + size)
+            checksum = _checksum(FileBytes(self.file, self.start, size))
+            head = _HEADER.pack(_MAGIC, _VERSION, checksum, size, _digest(key, _SECTION))
+            os.pwrite(self._descriptor, head, 0)
+            folder = self._folder.number
+            os.link(f"/proc/self/fd/{self._descriptor}", temporary, dst_dir_fd=folder)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            _prune(folder)
+
+
+def new_draft() -> Draft | None:
+    """Return an empty draft; None where the cache's directory or its file system allows none."""
+    folder = open_cache_folder(_OWN_FOLDERS)
+    if folder is None:
+        return None
+    try:
+        return Draft(
+            folder, os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        )
+    except OSError:
+        os.close(folder)
+        return None
+
+
+# ------------------------------------------------------------ the size of all files
 
 
 def _prune(folder: int) -> None:

@@ -1,37 +1,35 @@
 """The debug sections of one ELF file, plain or compressed.
 
 Plain sections are read when they are used; small ones at once. Compressed sections (SHF_COMPRESSED,
-or ``.zdebug_…`` of older binutils) are decompressed in pieces. Large ones are stored in the cache,
-where later runs find them, and so do not stay in memory.
+or ``.zdebug_…`` of older binutils) are decompressed as far as they are read; large ones into the
+cache, where later runs find them, and so do not stay in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import mmap
 import os
 import struct
-import threading
 import zlib
 from collections import deque
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
-from usdt.dwarf.units import cache
 from usdt.dwarf.units.errors import DwarfError
+from usdt.dwarf.units.inflating import InflatingFile
+from usdt.elf.file_bytes import FileBytes
 from usdt.elf.format import SHF_COMPRESSED, SHT_NOBITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
 
     from usdt.elf.file import ElfFile
-    from usdt.elf.file_bytes import FileBytes
     from usdt.elf.format import Section
 
     SectionBytes = memoryview | FileBytes
 
-__all__ = ("DebugSections", "DecompressionStream", "NotCached", "drop_pages")
+__all__ = ("DebugSections",)
 
 _ZLIB, _ZSTD = 1, 2  # ELFCOMPRESS_*, elf.h
 _MAX_SECTION = 8 << 30  # bytes
@@ -40,8 +38,6 @@ _MAX_RATIO = 1100  # zlib packs at most 1032 bytes into one
 _MAX_PARTS = 1 << 16
 _MIN_CACHED = 1 << 20  # bytes; decompressed sections of this size and more are cached
 _PIECE = 1 << 20
-_LARGE_PIECE = 8 << 20  # for a thread, which waits for the interpreter lock after each piece
-_MIN_STREAMED = 16 << 20  # bytes; sections of this size and more are read during decompression
 _MIN_LARGE = 1 << 20  # bytes; plain sections of this size and more are not read at once
 _MAX_UNITS = 64 << 20  # bytes of units that are kept
 _EMPTY = memoryview(b"")
@@ -70,6 +66,7 @@ class DebugSections:
         self._identity: str | None = None
         self._units: deque[Callable[[], int]] = deque()
         self._unit_bytes = 0
+        self._inflating: dict[str, InflatingFile] = {}
 
     def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
@@ -119,58 +116,36 @@ class DebugSections:
         return memoryview(b"".join((view[:], *(self._read(one)[:] for one in others))))
 
     def prepare(self, *names: str) -> None:
-        """Decompress some sections in parallel; errors are raised when the sections are used."""
-        packed = [name for name in names if name not in self._views and self._is_packed(name)]
-        if len(packed) < 2:
-            return
-        _ = self.identity  # compute it once: all threads use it
-        threads = [threading.Thread(target=self._read_quietly, args=(name,)) for name in packed]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        """Decompress whole sections in parallel; errors are raised when they are used."""
+        self.read_ahead(*names)
+        for name in names:
+            with contextlib.suppress(DwarfError):
+                self.wait(name)
 
-    def stream(self, name: str) -> DecompressionStream | None:
-        """Start to decompress a large section in a thread; None if this is not needed.
+    def read_ahead(self, *names: str) -> None:
+        """Decompress whole sections in threads, because all of them will be read."""
+        for name in names:
+            with contextlib.suppress(TracingError):  # raised when the section is used
+                _ = self[name]
+            if name in self._inflating:
+                self._inflating[name].read_ahead()
 
-        From then on, the section's bytes are those of the stream: the caller must wait for a part
-        before reading it.
+    def wait(self, name: str) -> None:
+        """Wait until a section is decompressed that :meth:`read_ahead` has begun.
+
+        Raises:
+            DwarfError: the decompressed data do not match the section's header.
         """
-        section = None if name in self._views else self._find(name)
-        if section is None or not section.flags & SHF_COMPRESSED:
-            return None
-        try:
-            packed, kind, size = self._compressed(section)
-            self._check_size(section, packed, kind, size)
-            pieces = self._pieces(section, packed, kind, size, _LARGE_PIECE)
-        except TracingError:
-            return None  # the error is raised when the section is used
-        key = f"{self.identity} {section.name}"
-        if size < _MIN_STREAMED or cache.load(key, "section") is not None:
-            return None
-        made = DecompressionStream(key, pieces, size)
-        view = made.start()
-        if view is None:
-            return None
-        self._views[name] = view
-        return made
-
-    def forget(self, name: str) -> None:
-        """Drop a section; its next use reads it again."""
-        self._views.pop(name, None)
-
-    def _is_packed(self, name: str) -> bool:
-        section = self._find(name)
-        return section is not None and bool(section.flags & SHF_COMPRESSED)
-
-    def _read_quietly(self, name: str) -> None:
-        with contextlib.suppress(TracingError):
-            self[name]
+        if name in self._inflating:
+            self._inflating[name].wait()
 
     def close(self) -> None:
         """Drop all sections; the caller closes the file."""
         self.drop_units()
         self._views.clear()
+        for file in self._inflating.values():
+            file.close()
+        self._inflating.clear()
 
     def _find(self, name: str) -> Section | None:
         tail = name.removeprefix(".")
@@ -234,30 +209,21 @@ class DebugSections:
 
     def _decompressed(
         self, section: Section, packed: FileBytes, kind: int, size: int
-    ) -> memoryview:
+    ) -> SectionBytes:
         self._check_size(section, packed, kind, size)
 
-        def parts() -> Iterator[bytes]:
+        def pieces() -> Generator[bytes, None, None]:
             return self._pieces(section, packed, kind, size)
 
-        if size >= _MIN_CACHED:
-            key = f"{self.identity} {section.name}"
-            kept = cache.load(key, "section")
-            if kept is None or len(kept) != size:
-                kept = cache.store(key, "section", parts)
-            if kept is not None:
-                return kept
-        if size > _MAX_IN_MEMORY:
-            raise self._damaged(section, f"{size} bytes decompressed need a cache directory")
-        return memoryview(b"".join(parts()))
+        if size < _MIN_CACHED:
+            return memoryview(b"".join(pieces()))
+        name = f"{self.name}: section {section.name}"
+        file = InflatingFile(name, f"{self.identity} {section.name}", size, pieces)
+        self._inflating[section.name] = file
+        return FileBytes(file, 0, size)
 
     def _pieces(
-        self,
-        section: Section,
-        packed: FileBytes,
-        kind: int,
-        size: int,
-        most: int = _PIECE,
+        self, section: Section, packed: FileBytes, kind: int, size: int
     ) -> Generator[bytes, None, None]:
         inflate = zlib.decompressobj() if kind == _ZLIB else self._zstd(section)
         total = at = 0
@@ -267,7 +233,7 @@ class DebugSections:
                 if not pending:
                     pending = packed[at : at + _PIECE]
                     at += len(pending)
-                piece = inflate.decompress(pending, most)
+                piece = inflate.decompress(pending, _PIECE)
                 exhausted = at >= len(packed)
                 pending = getattr(inflate, "unconsumed_tail", b"")
                 if not piece and not pending and exhausted:
@@ -295,94 +261,6 @@ class DebugSections:
         return DwarfError(f"{self.name}: section {section.name}: {reason}")
 
 
-class DecompressionStream:
-    """A section that a thread decompresses into the cache.
-
-    Args:
-        key: key of the section in the cache.
-        pieces: yields the decompressed bytes.
-        size: decompressed size of the section in bytes.
-    """
-
-    def __init__(self, key: str, pieces: Generator[bytes, None, None], size: int) -> None:
-        self._key = key
-        self._pieces = pieces
-        self._size = size
-        self._changed = threading.Condition()
-        self._view: memoryview | None = None
-        self._ready = 0
-        self._ended = self._stopped = False
-        self._error = ""
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> memoryview | None:
-        """Start the thread; return the memory that it fills, or None if there is no cache."""
-        self._thread.start()
-        with self._changed:
-            self._changed.wait_for(lambda: self._view is not None or self._ended)
-        return self._view
-
-    def wait(self, end: int) -> None:
-        """Wait until the bytes up to a position are decompressed.
-
-        Raises:
-            DwarfError: the decompressed data do not match the section's header.
-            NotCached: the bytes could not be written.
-        """
-        if end <= self._ready:
-            return
-        with self._changed:
-            self._changed.wait_for(lambda: self._ready >= end or self._ended)
-        if self._ready < end:
-            raise (
-                DwarfError(self._error) if self._error else NotCached("cannot write to the cache")
-            )
-
-    def finish(self) -> None:
-        """Wait until the thread has ended; errors are those of :meth:`wait`."""
-        self.wait(self._size)
-        self._thread.join()
-        if self._error:
-            raise DwarfError(self._error)
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopped = True
-        self._thread.join()
-        self._pieces.close()
-        self._view = None
-
-    def _run(self) -> None:
-        try:
-            cache.store(
-                self._key, "section", self._counted, size=self._size, on_start=self._started
-            )
-        except TracingError as err:
-            self._error = str(err)  # the traceback refers to the mapped bytes
-        finally:
-            with self._changed:
-                self._ended = True
-                self._changed.notify_all()
-
-    def _started(self, view: memoryview) -> None:
-        with self._changed:
-            self._view = view
-            self._changed.notify_all()
-
-    def _counted(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            if self._stopped:
-                raise NotCached("no longer wanted")
-            yield piece
-            with self._changed:  # the piece is written when the next one is requested
-                self._ready += len(piece)
-                self._changed.notify_all()
-
-
-class NotCached(TracingError):  # noqa: N818 - what it is
-    """A decompressed section cannot be written to the cache."""
-
-
 class _Inflate:
     # The methods of zlib.decompressobj() that are used here.
     eof: bool
@@ -407,9 +285,3 @@ class _Zstd(_Inflate):
             parts.append(made)
         self.eof = self._inner.eof
         return b"".join(parts)
-
-
-def drop_pages(data: SectionBytes) -> None:
-    """Drop the pages of a file of the cache from memory; the kernel reads them again on access."""
-    if isinstance(data, memoryview) and isinstance(data.obj, mmap.mmap):
-        data.obj.madvise(mmap.MADV_DONTNEED)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ("SplitSection", "SplitTypes", "TypesFile", "signature_of")
 
-_MAX = 1 << 18
 _MAX_SECTION = 1 << 30  # bytes of a section before the end of its last type unit
 
 
@@ -41,28 +40,7 @@ class TypesFile(DebugFile):
         self.bases = main.bases
         self._main = main
 
-    @property
-    def headers(self) -> list[UnitHeader]:
-        """The header of every unit, in order."""
-        found = self.__dict__.get("_headers")
-        if found is None:
-            found = self.__dict__["_headers"] = self._read_headers()
-        return list(found)
-
-    def _read_headers(self) -> list[UnitHeader]:
-        data, at = self.sections[".debug_info"], 0
-        found: list[UnitHeader] = []
-        while at < len(data) and len(found) < _MAX:
-            try:
-                header = self.header(at)
-            except DAMAGE as err:
-                self.damage = str(err)
-                break
-            found.append(header)
-            at = header.end
-        return found
-
-    def header(self, at: int) -> UnitHeader:
+    def header_at(self, at: int) -> UnitHeader:
         """Return the header of the unit at a position."""
         header = UnitHeader(self.sections[".debug_info"], at, self.byteorder)
         header.kind = UnitType.TYPE
@@ -158,7 +136,7 @@ def _packaged(parts: list[DebugFile]) -> Iterator[Unit]:
             if "types" in part.bases:
                 types = TypesFile(part)
                 types.share_abbreviations(part)
-                yield Unit(types, types.header(part.bases["types"]))
+                yield Unit(types, types.header_at(part.bases["types"]))
             else:
                 data = part.sections[".debug_info"]
                 yield Unit(part, UnitHeader(data, part.bases.get("info", 0), part.byteorder))

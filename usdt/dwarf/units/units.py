@@ -11,7 +11,6 @@ import functools
 from typing import TYPE_CHECKING
 
 from usdt.dwarf.units.constants import At, Form, UnitType
-from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.forms import (
     ADDRESS_INDEXES,
     ALT_REFERENCES,
@@ -28,7 +27,7 @@ from usdt.dwarf.units.forms import (
 from usdt.dwarf.units.ranges import read_ranges, read_rnglist
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from usdt.dwarf.units.sections import DebugSections, SectionBytes
 
@@ -290,13 +289,9 @@ class DebugFile:
         self.damage = ""
         self._tables: dict[tuple[int, UnitEncoding], AbbreviationTable] = {}
         self._units: dict[int, Unit] = {}
-
-    def forget(self) -> None:
-        """Drop the cached headers, units and tables."""
-        self._units.clear()
-        self._tables.clear()
-        for name in ("headers", "_starts", "abbreviation_bytes"):
-            self.__dict__.pop(name, None)
+        self._headers: list[UnitHeader] = []  # those that were read so far
+        self._starts: list[int] = []  # their positions
+        self._following = 0  # the position of the next one
 
     def close(self) -> None:
         """Drop the sections; the caller closes the ELF file."""
@@ -304,39 +299,51 @@ class DebugFile:
         self._tables.clear()
         self.sections.close()
 
-    @functools.cached_property
+    @property
     def headers(self) -> list[UnitHeader]:
         """The header of every unit, in order, up to the first damaged one."""
-        return list(self.stream_headers(lambda _: None))
+        self._read_headers(len(self.sections[".debug_info"]))
+        return self._headers
 
-    def stream_headers(self, wait: Callable[[int], None]) -> Iterator[UnitHeader]:
-        """Yield the headers one by one.
+    def each_header(self) -> Iterator[UnitHeader]:
+        """Yield every header; a compressed section is decompressed no further than the next one."""
+        number = 0
+        while True:
+            if number == len(self._headers):
+                self._read_headers(self._following + 1)
+                if number == len(self._headers):
+                    return
+            yield self._headers[number]
+            number += 1
 
-        Args:
-            wait: waits until the bytes up to a position of ``.debug_info`` are decompressed.
-        """
+    def header(self, number: int) -> UnitHeader | None:
+        """Return the header of a unit by its number; None if there are fewer."""
+        while number >= len(self._headers):
+            before = len(self._headers)
+            self._read_headers(self._following + 1)
+            if len(self._headers) == before:
+                return None
+        return self._headers[number]
+
+    def header_at(self, at: int) -> UnitHeader:
+        """Read the header of the unit at a position."""
+        return UnitHeader(self.sections[".debug_info"], at, self.byteorder)
+
+    def _read_headers(self, end: int) -> None:
+        # Reads the headers of the units that begin before a position.
         data = self.sections[".debug_info"]
-        found: list[UnitHeader] = []
-        at = 0
-        while at < len(data):
-            wait(min(at + _MAX_HEADER, len(data)))
+        while self._following < min(end, len(data)) and not self.damage:
+            if len(self._headers) >= _MAX_UNITS:
+                self.damage = f"more than {_MAX_UNITS} units"
+                return
             try:
-                if len(found) >= _MAX_UNITS:
-                    raise MalformedDwarf(f"more than {_MAX_UNITS} units")
-                header = UnitHeader(data, at, self.byteorder)
-            except (DwarfError, IndexError) as err:
+                header = self.header_at(self._following)
+            except (MalformedDwarf, IndexError) as err:
                 self.damage = str(err)
-                break
-            wait(header.end)
-            found.append(header)
-            yield header
-            at = header.end
-        wait(len(data))
-        self.__dict__["headers"] = found
-
-    @functools.cached_property
-    def _starts(self) -> list[int]:
-        return [header.at for header in self.headers]
+                return
+            self._headers.append(header)
+            self._starts.append(header.at)
+            self._following = header.end
 
     def unit(self, header: UnitHeader) -> Unit:
         """Return a unit; the most recently used ones are cached."""
@@ -350,11 +357,13 @@ class DebugFile:
 
     def number_at(self, at: int) -> int | None:
         """Return the number of the unit that begins at a position; None if none does."""
+        self._read_headers(at + 1)
         index = bisect.bisect_left(self._starts, at)
         return index if index < len(self._starts) and self._starts[index] == at else None
 
     def unit_containing(self, at: int) -> tuple[Unit, int]:
         """Return the unit that contains a position of ``.debug_info``, and the offset in it."""
+        self._read_headers(at + 1)
         index = bisect.bisect_right(self._starts, at) - 1
         if index < 0 or at >= self.headers[index].end:
             raise MalformedDwarf(f"no unit at {at:#x}")
