@@ -33,6 +33,7 @@ VALUES = {
     "folders": (),
     "dry_run": False,
     "info": False,
+    "mode": None,
 }
 
 
@@ -41,14 +42,14 @@ def run(tmp_path: Path) -> Run:
     """Run a program; return what it prints, without the two empty lines of every end."""
     output = tmp_path / "output"
 
-    def run(text: str, *words: str, code: int = 0, **values: Any) -> str:
+    def run(text: str, *words: str, code: int = 0, whole: bool = False, **values: Any) -> str:
         values = {**VALUES, **values, "text": text, "words": words, "output": str(output)}
         try:
             assert run_program(values) == code
         except NotSupported as err:
             skip_or_fail(err)
         text = output.read_text()
-        if values["form"] == "json":
+        if whole or values["form"] == "json":
             return text
         # Behind a line they are the last two empty ones. print() may have ended without a line.
         before, end, after = text.rpartition("\n\n\n")

@@ -87,6 +87,7 @@ class Command(enum.IntEnum):
     MAP_LOOKUP_BATCH = 24
     MAP_UPDATE_BATCH = 26
     LINK_CREATE = 28
+    ENABLE_STATS = 32  # Linux 5.8
 
 
 class MapType(enum.IntEnum):

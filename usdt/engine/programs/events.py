@@ -31,6 +31,7 @@ class EventKind(enum.Enum):
     CLEAR = "clear"
     ZERO = "zero"
     EXIT = "exit"
+    RETURN = "return"  # of a probe of the kind test
     TIME = "time"
     JOIN = "join"
     WARNING = "warning"  # of the toolkit: a division by 0

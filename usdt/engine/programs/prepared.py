@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from usdt.engine.programs.session import ProbeRequest
     from usdt.engine.programs.syntax.source import Source
 
-__all__ = ("PreparedProgram", "prepare_program")
+__all__ = ("MODES", "PreparedProgram", "prepare_program")
+
+#: Kinds of probes that run alone, each when it is asked for: nothing of the system fires them.
+MODES = ("bench", "test")
 
 
 @frozen
@@ -42,7 +45,12 @@ class PreparedProgram:
 
 
 def prepare_program(
-    source: Source, words: Sequence[str], *, unsafe: bool, folders: Sequence[str] = ()
+    source: Source,
+    words: Sequence[str],
+    *,
+    unsafe: bool,
+    folders: Sequence[str] = (),
+    mode: str = "",
 ) -> PreparedProgram:
     """Parse a program.
 
@@ -52,9 +60,10 @@ def prepare_program(
             ``--name=value``, ``--name``.
         unsafe: whether functions that change the system are allowed.
         folders: where headers are looked for, besides the usual places.
+        mode: ``test`` or ``bench``: the program has these probes alone; else all others.
 
     Raises:
-        ProgramError: the program is not valid; the error names the place.
+        ProgramError: the program is not valid, or has no such probes; the error names the place.
     """
     folder = os.path.dirname(source.name)  # noqa: PTH120 - pathlib costs an import
     program = parse_program(source, read_header=header_reader(folder, folders))
@@ -68,7 +77,13 @@ def prepare_program(
         unsafe=unsafe,
         stack_mode=settings.stack_mode,
     )
-    requests = tuple(probe_requests(program, source, state.arguments))
+    every = probe_requests(program, source, state.arguments)
+    requests = tuple(one for one in every if (one.kind if one.kind in MODES else "") == mode)
+    if every and not requests:
+        kind = every[0].kind
+        hint = f"--{kind} runs those" if kind in MODES else f"--{mode} runs {mode}:NAME alone"
+        start = every[0].probe.start
+        raise source.error(start, f"no probe to attach, this is one of the kind {kind}: {hint}")
     state.look_at_calls(program.probes)
     state.declare(program.maps)
     if program.definitions:

@@ -43,14 +43,15 @@ KINDS = {
     **dict.fromkeys(("h", "hardware"), "hardware"),
     **dict.fromkeys(("w", "watchpoint"), "watchpoint"),
     "self": "self",
+    "bench": "bench",
+    "test": "test",
 }
 _NOT_YET = {
     **dict.fromkeys(("asyncwatchpoint", "aw"), "asyncwatchpoint"),
     **dict.fromkeys(("it", "iter"), "iter"),
-    "bench": "bench",
-    "test": "test",
 }
 _ALONE = ("begin", "end")
+_NAMED = ("bench", "test")  # those that run by themselves, with a name that reports show
 # What kretprobes call for their own lock.
 _LOCKS = (
     *("_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_unlock_irqrestore"),
@@ -102,6 +103,10 @@ def _request(
         if rest:
             raise source.error(point.start, f"{word} stands alone: found {text!r}")
         return ProbeRequest(index, probe, kind, kind, None)
+    if kind in _NAMED:
+        if not rest:
+            raise source.error(point.start, f"expected {kind}:NAME, found {text!r}")
+        return ProbeRequest(index, probe, text, kind, None)
     if kind == "self":
         if text != OWN_SIGNAL:
             raise source.error(point.start, f"expected {OWN_SIGNAL}, the only one: found {text!r}")

@@ -265,6 +265,18 @@ class ProgramSession(RingBufferSession):
             if written == kind:
                 program.run()
 
+    def programs_of(self, kind: str) -> Iterator[tuple[str, Program]]:
+        """Yield the names and programs of the probes ``test`` or ``bench``."""
+        for written, program in self._ends:
+            found, _, name = written.partition(":")
+            if found == kind:
+                yield name, program
+
+    def pending(self) -> Iterator[list[Any]]:
+        """Yield the events that have been sent so far."""
+        while batch := self._last_batch():
+            yield batch
+
     def drain(self) -> Iterator[list[Any]]:
         """Detach everything, run ``end``, then yield the remaining batches."""
         self._attacher.close()

@@ -48,6 +48,7 @@ class AttachedProgram:
 
     Attributes:
         attached: the traced processes, and the command that waits.
+        settings: what the program has set.
         session: the session that runs the program.
         symbols: names for what it shows.
 
@@ -64,6 +65,7 @@ class AttachedProgram:
         buffer: int = DEFAULT_BUFFER,
     ) -> None:
         self._prepared = prepared
+        self.settings = prepared.settings
         self._stack = stack
         self._buffer = buffer
         self.session: ProgramSession

@@ -4,4 +4,5 @@
 
 :mod:`.listing` lists the probes of a pattern or a program, for ``-l``; :mod:`.details` has what
 ``-lv`` shows of each, and types. :mod:`.info` shows what the kernel offers, for ``--info``.
+:mod:`.selftests` reports ``--test`` and ``--bench``.
 """

@@ -67,6 +67,19 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 @click.option("--unsafe", is_flag=True, help="Allow system(), signal() and the like.")
 @click.option("--dry-run", is_flag=True, help="Attach the probes, then end: nothing runs.")
 @click.option("--info", is_flag=True, help="Show what of this kernel programs can use.")
+@click.option(
+    *("--test", "mode"),
+    flag_value="test",
+    help="Run the probes test:NAME alone, and report which return 0.",
+)
+@click.option(
+    *("--bench", "mode"),
+    flag_value="bench",
+    help="Run the probes bench:NAME alone, and report what a run costs.",
+)
+@click.option(
+    *("--mode", "--test-mode", "mode"), type=click.Choice(("bench", "test")), hidden=True
+)  # bpftrace's names
 @click.option("--usdt-file-activation", is_flag=True, hidden=True)  # as it always is here
 @click.option("-v", "--verbose", count=True, help="With -l: show arguments. Twice: instructions.")
 @version_option

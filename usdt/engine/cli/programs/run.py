@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.output.writer import Writer
     from usdt.engine.programs.prepared import PreparedProgram
     from usdt.engine.programs.syntax.source import Source
+    from usdt.engine.run.programs import AttachedProgram
 
 __all__ = ("run_program",)
 
@@ -47,7 +48,13 @@ def run_program(values: dict[str, Any]) -> int:
     if values["listing"]:
         return _list(values)
     source, words = _source(values)
-    prepared = prepare_program(source, words, unsafe=values["unsafe"], folders=values["folders"])
+    prepared = prepare_program(
+        source,
+        words,
+        unsafe=values["unsafe"],
+        folders=values["folders"],
+        mode=values["mode"] or "",
+    )
     if missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}")
     return _run(values, prepared)
@@ -113,11 +120,14 @@ def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
             text.flush()  # standard error may be the same terminal
             say(line)
 
+        warn = (lambda _: None) if values["no_warnings"] else message
+        if values["mode"]:
+            return _report(values, program, text.write, message, warn)
         results = program.start(
             _writer(values, text.write, program.symbols),
             say=message,
             stop=stop.request,
-            warn=(lambda _: None) if values["no_warnings"] else message,
+            warn=warn,
             ending=lambda: stop.signalled,
             together=text.together,
         )
@@ -135,6 +145,21 @@ def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
         if attached.command is not None:
             attached.command.end()
     return results.code
+
+
+def _report(
+    values: dict[str, Any],
+    program: AttachedProgram,
+    write: Callable[[str], None],
+    say: Callable[[str], None],
+    warn: Callable[[str], None],
+) -> int:
+    from usdt.engine.cli.programs.selftests import report_benches, report_tests  # noqa: PLC0415 - for --test
+
+    if values["mode"] == "test":
+        return report_tests(program, write, form=values["form"], say=say, warn=warn)
+    report_benches(program, write, form=values["form"])
+    return 0
 
 
 def _writer(values: dict[str, Any], write: Callable[[str], None], symbols: LiveSymbols) -> Writer:

@@ -8,9 +8,11 @@ from usdt.engine.compiler.ir import Number
 from usdt.engine.programs.check.calls import AGGREGATES, CallChecker
 from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.state import TypeNotKnownError
+from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
     AddToMap,
+    Emit,
     Evaluate,
     ForMap,
     If,
@@ -111,9 +113,18 @@ class StatementChecker(CallChecker):
             case tree.Continue():
                 return (Leave("continue"),)
             case tree.Return():
-                return (Leave("return"),)
+                return self._return(node)
             case _:
                 raise self.error(node, f"{type(node).__name__.lower()} is not supported yet")
+
+    def _return(self, node: tree.Return) -> tuple[Statement, ...]:
+        leave = Leave("return")
+        if node.value is None:
+            return (leave,)
+        if self.site.kind != "test":  # nobody takes it
+            return (Evaluate(self.value(node.value)), leave)
+        result = self.number(node.value, "the result of a test")
+        return (Emit(self.state.event(EventKind.RETURN, (INT64,)), (result,)), leave)
 
     def _expression(self, node: tree.Expression) -> tuple[Statement, ...]:
         if isinstance(node, tree.Call):

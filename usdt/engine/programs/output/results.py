@@ -120,6 +120,8 @@ class ProgramResults:
                     self.code = values[0] & 0xFF
                 self._exited = True
                 self._stop()
+            case EventKind.RETURN:
+                self.code = self.code or int(values[0] != 0)
             case EventKind.TIME:
                 self._writer.text("time", time_text(time.time_ns(), event.text))
             case EventKind.SYSTEM:
