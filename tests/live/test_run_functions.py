@@ -68,6 +68,17 @@ _BODIES = {
         ),
         "(true, true, true, true, true, true, true)\n",
     ),
+    "settings": (
+        "print((config().max_strlen, config().stack_mode, config().cpp_demangle));",
+        "(1024, bpftrace, true)\n",
+    ),
+    "buffers of arrays": (
+        (
+            "$a = (uint8[4])0x41424344; print((buf($a), buf($a, 2), buf((uint16[2])0x41424344)));"
+            ' $s = "abc"; print((buf($s), buf($s, 2)));'
+        ),
+        "(DCBA, DC, DCBA)\n(abc, ab)\n",
+    ),
     "the system": (
         'print((cgroupid("/") > 0, kfunc_exist("no_such_function")));',
         "(true, false)\n",
@@ -123,6 +134,21 @@ def test_messages_name_their_places(run: Run, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().err
     assert "ERROR: 5%" in said
     assert "careful" not in said
+
+
+def test_strings_that_are_cut_end_with_a_trailer(run: Run) -> None:
+    settings = 'config = { max_strlen = 9; str_trunc_trailer = "+" }'
+    reads = "$s = str(args.filename); @m[$s] = $s; print((sizeof($s), strlen($s)));"
+    lengths = (
+        "$n = 5; print((str(args.filename, 5), str(args.filename, $n), str(args.filename, 9)));"
+    )
+    probe = "t:syscalls:sys_enter_execve /pid == cpid/"
+    text = f'{settings} {probe} {{ {reads} {lengths} printf("%s|%11s\\n", $s, $s); exit(); }}'
+    printed = run(text, command="/usr/bin/true")
+    assert (
+        printed
+        == "(9, 9)\n(/usr, /usr, /usr/bin)\n/usr/bin/+| /usr/bin/+\n@m[/usr/bin/+]: /usr/bin/+\n"
+    )
 
 
 def test_a_signal_to_the_thread(run: Run) -> None:

@@ -76,6 +76,8 @@ def prepare_program(
         began=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
         unsafe=unsafe,
         stack_mode=settings.stack_mode,
+        trailer=settings.trailer,
+        settings=settings.record,
     )
     every = probe_requests(program, source, state.arguments)
     requests = tuple(one for one in every if (one.kind if one.kind in MODES else "") == mode)

@@ -109,9 +109,13 @@ class PointerType:
 
 @frozen
 class StringType:
-    """A string; ``size`` is the number of bytes that hold it, with the NUL at its end."""
+    """A string; ``size`` is the number of bytes that hold it, with the NUL at its end.
+
+    ``trailer`` is shown behind one that fills all of them, because it may have been longer.
+    """
 
     size: int
+    trailer: str = ""
 
 
 @frozen
@@ -304,7 +308,7 @@ def spelled(type_: Type) -> str:
         case PointerType(spelling=spelling) | StructType(spelling=spelling):
             return spelling
         case StringType(size=size):
-            return f"string[{size}]"
+            return f"string[{size - bool(type_.trailer)}]"
         case BufferType(address=True):
             return "inet_t"
         case BufferType(hardware=True):

@@ -288,10 +288,15 @@ class CastChecker(ValueChecker):
         if isinstance(operand, tree.ArrayType | tree.TypeOf):
             return constant(bytes_of(self.type_of(operand)))
         found = self.value(operand)
-        size = bytes_of(found.type)
+        size = self.sizeof(found.type)
         # An array of characters is read with a NUL behind it.
         characters = isinstance(found, ReadText) and isinstance(operand, tree.Member | tree.Index)
         return constant(size - 1 if characters else size)
+
+    def sizeof(self, kind: Type) -> int:
+        """Return the size of values of a type as programs see it."""
+        cut = isinstance(kind, StringType) and bool(kind.trailer)  # without the NUL, as in bpftrace
+        return bytes_of(kind) - cut
 
     def _offsetof(self, node: tree.OffsetOf) -> Scalar:
         # The address of the member in a structure at 0.

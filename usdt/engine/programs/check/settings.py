@@ -31,6 +31,7 @@ _LIMITS = {
     "print_maps_on_exit": 1,
     "max_cat_bytes": 1 << 30,
 }
+_TRAILER = ".."
 _WORDS = {
     "license": (  # those of which the kernel lets a program call all functions
         *("GPL", "GPL v2", "GPL and additional rights"),
@@ -39,15 +40,25 @@ _WORDS = {
     "missing_probes": ("error", "warn", "ignore"),
     "stack_mode": ("bpftrace", "perf", "raw", "build_id"),
 }
-# Settings of bpftrace that change nothing here
-_OTHERS = frozenset(
-    (
-        *("cache_user_symbols", "cpp_demangle", "lazy_symbolication", "log_size"),
-        *("max_bpf_progs", "max_probes", "max_type_res_iterations"),
-        *("on_stack_limit", "perf_rb_pages", "show_debug_info"),
-        *("str_trunc_trailer", "unstable_import", "use_blazesym", "symbol_source"),
-    )
-)
+_TRAILER = "str_trunc_trailer"
+# How settings that are not given are shown
+_SHOWN = {"license": "GPL", "missing_probes": "error", "stack_mode": "bpftrace"}
+# Settings of bpftrace that change nothing here, and their defaults there
+_OTHERS: dict[str, int | bool | str] = {
+    "cache_user_symbols": "PER_PROGRAM",
+    "cpp_demangle": True,
+    "lazy_symbolication": True,
+    "log_size": 1_000_000,
+    "max_bpf_progs": 1024,
+    "max_probes": 1024,
+    "max_type_res_iterations": 0,
+    "on_stack_limit": 32,
+    "perf_rb_pages": 0,
+    "show_debug_info": False,
+    "symbol_source": "",
+    "unstable_import": "error",
+    "use_blazesym": False,
+}
 
 
 @frozen
@@ -62,6 +73,8 @@ class Settings:
         missing: what becomes of an attach point that does not exist: ``error``, ``warn`` or
             ``ignore``; empty: an error, unless its block has others that exist.
         stack_mode: how stacks are shown that do not say it: ``bpftrace``, ``perf``, ``raw``.
+        trailer: what is shown behind a string that is longer than ``max_string``.
+        record: all settings by name, as config() has them.
     """
 
     max_string: int
@@ -70,6 +83,8 @@ class Settings:
     max_cat: int = _DEFAULTS["max_cat_bytes"]
     missing: str = ""
     stack_mode: str = ""
+    trailer: str = ".."
+    record: tuple[tuple[str, int | bool | str], ...] = ()
 
 
 def settings_of(program: Program, source: Source) -> Settings:
@@ -81,42 +96,66 @@ def settings_of(program: Program, source: Source) -> Settings:
         ProgramError: a setting is unknown, or out of range.
     """
     found = dict(_DEFAULTS)
-    words = dict.fromkeys(_WORDS, "")
+    words = {**dict.fromkeys(_WORDS, ""), _TRAILER: ".."}
+    others = dict(_OTHERS)
     for one in program.config.values if program.config is not None else ():
         name = one.name.lower().removeprefix("bpftrace_")
         if name in _DEFAULTS:
             found[name] = _number(one, name, source)
         elif name in _WORDS:
             words[name] = _word(one, _WORDS[name], source)
-        elif name not in _OTHERS:
-            near = closest(name, [*_DEFAULTS, *_WORDS, *_OTHERS])
+        elif name == _TRAILER:
+            words[name] = _text(one)
+        elif name in _OTHERS:
+            others[name] = _any(one, others[name])
+        else:
+            near = closest(name, [*_DEFAULTS, *words, *_OTHERS])
             hint = f"; did you mean {near}?" if near else ""
             raise source.error(one.start, f"unknown setting {one.name!r}{hint}")
-    for name in (*_DEFAULTS, *_WORDS):
+    for name in (*_DEFAULTS, *words):
         given = os.environ.get(f"BPFTRACE_{name.upper()}", "")
+        if name == _TRAILER:
+            words[name] = given or words[name]
+            continue
         if name in _WORDS:
             words[name] = given if given in _WORDS[name] else words[name]
         elif given.isdecimal() and given.isascii():
             found[name] = min(int(given), _LIMITS[name])
+    shown = {**others, **found, **words, "print_maps_on_exit": bool(found["print_maps_on_exit"])}
+    for name, default in _SHOWN.items():
+        shown[name] = shown[name] or default
     return Settings(
-        found["max_strlen"],
+        found["max_strlen"] + 1,
         found["max_map_keys"],
         bool(found["print_maps_on_exit"]),
         found["max_cat_bytes"],
         words["missing_probes"],
         words["stack_mode"],
+        words[_TRAILER],
+        tuple(sorted(shown.items())),
     )
 
 
+def _any(one: ConfigValue, default: int | bool | str) -> int | bool | str:  # noqa: FBT001
+    # The value of a setting that changes nothing.
+    if isinstance(one.value, tree.Integer | tree.Boolean):
+        return type(default)(one.value.value) if not isinstance(default, str) else default
+    return _text(one) if isinstance(default, str) else default
+
+
 def _word(one: ConfigValue, words: Sequence[str], source: Source) -> str:
-    word = ""
-    if isinstance(one.value, tree.Identifier):
-        word = one.value.name
-    elif isinstance(one.value, tree.String):
-        word = one.value.value.decode(errors="replace")
+    word = _text(one)
     if word not in words:
         raise source.error(one.start, f"{one.name} is one of {', '.join(words)}")
     return word
+
+
+def _text(one: ConfigValue) -> str:
+    if isinstance(one.value, tree.Identifier):
+        return one.value.name
+    if isinstance(one.value, tree.String):
+        return one.value.value.decode("utf-8", "surrogateescape")
+    return ""
 
 
 def _number(one: ConfigValue, name: str, source: Source) -> int:

@@ -40,7 +40,7 @@ _OPTION = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
 #: Kinds of maps that can be declared.
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
 
-DEFAULT_STRING = 1024  # bytes of a string, as in bpftrace 0.26
+DEFAULT_STRING = 1025  # bytes of a string with its NUL, as in bpftrace 0.26
 
 
 def joined(known: Type, other: Type) -> Type | None:
@@ -120,10 +120,13 @@ class ProgramState:
         arguments: the arguments of the script: ``$1`` and the following.
         options: those that are written ``--name=value`` or ``--name``, for getopt().
         asked: the names that the program passes to getopt().
-        max_string: bytes that str() reads if it is not told.
+        max_string: bytes that str() reads if it is not told, with the NUL.
         began: nanoseconds of CLOCK_MONOTONIC at the start, for ``elapsed``.
         command: the process ID of the command that is traced; 0 without one.
         unsafe: whether functions that change the system are allowed.
+        stack_mode: how stacks are shown that do not say it.
+        trailer: what is shown behind a string that is longer than ``max_string``.
+        settings: all settings by name, for config().
 
     Attributes:
         maps: the maps by name.
@@ -150,11 +153,15 @@ class ProgramState:
         command: int = 0,
         unsafe: bool = False,
         stack_mode: str = "",
+        trailer: str = "",
+        settings: Sequence[tuple[str, int | bool | str]] = (),
     ) -> None:
         self.began = began
         self.command = command
         self.unsafe = unsafe
         self.stack_mode = stack_mode
+        self.trailer = trailer
+        self.settings = settings
         self.source = source
         self.text = source.text
         self.arguments = tuple(word for word in arguments if not _OPTION.fullmatch(word))

@@ -408,7 +408,7 @@ class ValueEmitter:
             self._zero(place, size_of(kind))
         slot = None
         if length is not None:
-            self._length_of_read(length, size, extra=int(text))
+            self._length_of_read(length, size, least=int(text))
             slot = self.numbers.push()
             if isinstance(kind, BufferType):
                 asm.store(place.base, place.offset, R0)
@@ -436,15 +436,14 @@ class ValueEmitter:
         if slot is not None:
             self.numbers.pop()
 
-    def _length_of_read(self, length: Scalar, most: int, *, extra: int) -> None:
-        # Leaves a number of bytes in r0: at most ``most``, and 0 for a negative one.
+    def _length_of_read(self, length: Scalar, most: int, *, least: int) -> None:
+        # Leaves a number of bytes in r0: at most ``most``, and ``least`` for a lower one.
         asm = self.asm
         small, natural = asm.new_label("small"), asm.new_label("natural")
         self.number(length)
-        asm.jump(Jump.SGE, R0, 0, natural)
-        asm.mov(R0, 0)
+        asm.jump(Jump.SGE, R0, least, natural)
+        asm.mov(R0, least)
         asm.label(natural)
-        asm.add(R0, extra)
         asm.jump(Jump.LE, R0, most, small)
         asm.mov(R0, most)
         asm.label(small)

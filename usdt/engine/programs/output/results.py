@@ -161,7 +161,7 @@ class ProgramResults:
                 shown = file.read(self._max_cat).decode("utf-8", "backslashreplace")
                 self._writer.text("cat", shown)
         except OSError as err:
-            self._say(f"cat({path}): {err.strerror}")
+            self._say(f"ERROR: failed to open file '{path}' ({err.strerror})")
 
     # ------------------------------------------------------------ maps
 

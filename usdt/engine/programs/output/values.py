@@ -65,9 +65,10 @@ def decode(type_: Type, data: bytes, offset: int = 0) -> Any:
             return _integer(data, offset, size, signed=signed)
         case PointerType():
             return struct.unpack_from("=Q", data, offset)[0]
-        case StringType(size=size):
+        case StringType(size=size, trailer=trailer):
             text = data[offset : offset + size].split(b"\0", 1)[0]
-            return text.decode("utf-8", "backslashreplace")
+            end = trailer if len(text) >= size - 1 else ""
+            return text.decode("utf-8", "backslashreplace") + end
         case BufferType(size=size):
             length = struct.unpack_from("=Q", data, offset)[0]
             return data[offset + 8 : offset + 8 + min(length, size)]
@@ -92,7 +93,7 @@ def reader_of(type_: Type, offset: int) -> Callable[[bytes], Any]:
         unpack = struct.Struct(f"={code if type_.signed else code.upper()}").unpack_from
         at = offset + (8 - type_.size if sys.byteorder == "big" else 0)
         return lambda data: unpack(data, at)[0]
-    if isinstance(type_, StringType):
+    if isinstance(type_, StringType) and not type_.trailer:
         end = offset + type_.size
         return lambda data: data[offset:end].split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
     return lambda data: decode(type_, data, offset)

@@ -13,7 +13,7 @@ from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.site import kernel_types
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
-from usdt.engine.programs.typed import Emit, If, Leave, Scalar, Statement, Text
+from usdt.engine.programs.typed import Emit, If, Leave, MakeTuple, Scalar, Statement, Text, Value
 from usdt.engine.programs.types import (
     BOOLEAN,
     INT64,
@@ -22,7 +22,7 @@ from usdt.engine.programs.types import (
     PointerType,
     ShownAs,
     StringType,
-    bytes_of,
+    TupleType,
 )
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ class QuestionFunctions(FunctionChecker):
 
     def _call_default_str_length(self, node: tree.Call) -> Scalar:
         self.arguments(node, 0, 0)
-        return constant(self.state.max_string)
+        return constant(self.state.max_string - 1)
 
     def _call_strcap(self, node: tree.Call) -> Scalar:
         (first,) = self.arguments(node, 1, 1)
-        return constant(bytes_of(self.text_at(first, "strcap()").type))
+        return constant(self.sizeof(self.text_at(first, "strcap()").type))
 
     # ------------------------------------------------------------ assertions
 
@@ -117,6 +117,12 @@ class QuestionFunctions(FunctionChecker):
 
     # ------------------------------------------------------------ the system
 
+    def _call_config(self, node: tree.Call) -> Value:
+        self.arguments(node, 0, 0)
+        names = tuple(name for name, _ in self.state.settings)
+        values = tuple(_setting(value) for _, value in self.state.settings)
+        return MakeTuple(values, TupleType(tuple(value.type for value in values), names))
+
     def _call_cgroupid(self, node: tree.Call) -> Scalar:
         (first,) = self.arguments(node, 1, 1)
         path = self.text(first, "the path of cgroupid()")
@@ -131,6 +137,13 @@ class QuestionFunctions(FunctionChecker):
         name = self.text(first, "the function of kfunc_exist()").decode("utf-8", "backslashreplace")
         types = kernel_types()
         return _truth(types is not None and bool(types.btf.find(name, Kind.FUNC)))
+
+
+def _setting(value: int | bool | str) -> Value:  # noqa: FBT001 - it is the value
+    if isinstance(value, str):
+        text = value.encode("utf-8", "surrogateescape")
+        return Text(text, StringType(len(text) + 1))
+    return _truth(value) if isinstance(value, bool) else constant(value)
 
 
 def _truth(value: bool) -> Scalar:  # noqa: FBT001 - it is the value

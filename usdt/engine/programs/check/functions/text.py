@@ -30,6 +30,7 @@ from usdt.engine.programs.types import (
     StringType,
     StructType,
     TupleType,
+    bytes_of,
     size_of,
     spelled,
 )
@@ -50,10 +51,11 @@ class TextFunctions(FunctionChecker):
         text = self.argument_text(first)
         value = self.value(first) if text is None else text
         limit, size = None, self.state.max_string
-        if rest:
+        if rest:  # of what is read, with the NUL at the end
             given = self.number(rest[0], "the length of str()")
             if isinstance(given.node, Number):
-                size = max(1, min(given.node.value + 1, self.state.max_string))
+                length = given.node.value + (text is not None)
+                size = max(1, min(length, self.state.max_string))
             else:
                 limit = given
         if text is not None and limit is None:
@@ -64,7 +66,8 @@ class TextFunctions(FunctionChecker):
             return ReadText(value.address, StringType(min(size, value.type.count + 1)), limit)
         if not isinstance(value, Scalar):
             raise self.error(first, f"str() reads at an address, not {spelled(value.type)}")
-        return ReadText(value, StringType(size), limit)
+        cut = size == self.state.max_string and limit is None
+        return ReadText(value, StringType(size, self.state.trailer if cut else ""), limit)
 
     def _call_buf(self, node: tree.Call) -> Value:
         first, *rest = self.arguments(node, 1, 2)
@@ -75,12 +78,12 @@ class TextFunctions(FunctionChecker):
             if isinstance(length.node, Number):
                 size = max(0, min(length.node.value, size))
         if isinstance(value, Read) and isinstance(value.type, ArrayType | StructType):
-            size = min(size, size_of(value.type)) if rest else size_of(value.type)
+            size = min(size, bytes_of(value.type)) if rest else bytes_of(value.type)
             return Read(value.address, BufferType(size), length)
-        if isinstance(value.type, StringType) and (
-            length is None or isinstance(length.node, Number)
-        ):
-            size = size if rest else value.type.size - 1
+        known = length is None or isinstance(length.node, Number)
+        if isinstance(value.type, StringType | ArrayType | StructType) and known:
+            whole_size = bytes_of(value.type) - isinstance(value.type, StringType)
+            size = size if rest else whole_size
             if not isinstance(value, Scalar) and size > size_of(value.type):
                 value = Padded(value, StringType(size))
             whole = MakeTuple((constant(size), value), TupleType((INT64, value.type)))
@@ -121,8 +124,8 @@ class TextFunctions(FunctionChecker):
     def _call_memcmp(self, node: tree.Call) -> Scalar:
         one, two, count = self.arguments(node, 3, 3)
         length = self.integer(count, "the length of memcmp()")
-        if not 0 <= length <= self.state.max_string:
-            raise self.error(count, f"memcmp() compares 0 to {self.state.max_string} bytes")
+        if not 0 <= length < self.state.max_string:
+            raise self.error(count, f"memcmp() compares 0 to {self.state.max_string - 1} bytes")
         left, right = (self._bytes_at(each, length) for each in (one, two))
         return self.step(CompareBytes(left, right, length, difference=True), INT64)
 

@@ -143,7 +143,7 @@ class PrimaryParser(TypeParser):
             return self._question(token)
         if word == "if":
             return self.if_else()
-        if word in KEYWORDS:
+        if word in KEYWORDS and not (word == "config" and self.peek().text == "("):
             self.fail("a value")
         self.advance()
         if self.token.text == "(":
