@@ -11,7 +11,8 @@ Older kernels refuse probes on that nop, because of its segment prefix.
 
 from __future__ import annotations
 
-__all__ = ("NOP5", "NOP10")
+__all__ = ("NOP5", "NOP10", "NOP_NOP10")
 
 NOP5 = bytes.fromhex("0f1f440000")
 NOP10 = bytes.fromhex("662e0f1f840000000000")
+NOP_NOP10 = b"\x90" + NOP10

@@ -1,6 +1,7 @@
 """Probe stubs: the function that a :class:`usdt.provider.Probe` calls, per CPU.
 
-A stub is two instructions: a nop, which is the probe's site, and a return. The nop is the first
+A stub is a nop, which is the probe's site, and a return. On x86-64, a nop of ten bytes is between
+them, for kernels that optimize probes on it (:mod:`usdt.arch.nops`). The nop is the first
 instruction, so every argument is where the CPU's calling convention passes it: in a register, or in
 an 8-byte slot on the stack. Every argument is a 64-bit integer or a pointer. Floats are passed as
 their bits, because tracers cannot read floating-point registers.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.arch.nops import NOP_NOP10
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class Stub:
         e_machine: machine number of the ELF header.
         order: byte order.
         page: the largest page size the ABI allows; segments are aligned to it.
-        nop, ret: the two instructions.
+        nop, ret: the instructions; ``nop`` begins with the site.
         registers: argument size in bytes -> registers of the first arguments, in assembler syntax.
         stack: offset from the stack pointer of the first argument in memory.
         slot: returns the operand for an offset from the stack pointer.
@@ -77,7 +79,7 @@ STUBS: dict[str, Stub] = {
         62,
         "little",
         0x1000,
-        nop=b"\x90",
+        nop=NOP_NOP10,
         ret=b"\xc3",
         registers={
             1: _names("%dil %sil %dl %cl %r8b %r9b"),

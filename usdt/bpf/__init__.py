@@ -8,7 +8,7 @@ program, maps              specs and objects; ``objects``: those that others mad
 link, kprobes              attaching to user space, tracepoints, kernel functions; ``rcu``
 ringbuf                    the BPF ring buffer
 perf/                      counters that run programs; mappings, execs and forks of all processes
-features                   what the kernel supports
+features                   what the kernel supports; ``optimized_nops``: by a trial of its probes
 capabilities, privileges   what this process lacks; what each thing needs, and giving up the rest
 
     from usdt import bpf

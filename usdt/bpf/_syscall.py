@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import mmap
+import os
 import struct
 from typing import TYPE_CHECKING
 
-from usdt.base.closeable import FD
+from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import SyscallError
 from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf._uapi import MOUNT_SYSCALLS, SYSCALLS, Command
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = (
+    "ExecutableFile",
     "Field",
     "address_of",
     "bpf",
@@ -50,6 +53,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.write.restype = ctypes.c_ssize_t
 _libc.write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+    *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
+)
+_MAP_FAILED = ctypes.c_void_p(-1).value
 _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -241,6 +250,41 @@ def uprobe_syscall() -> None:
         SyscallError: always: the kernel refuses all other callers.
     """
     _call("uprobe", _UPROBE)
+
+
+class ExecutableFile(Closeable):
+    """Machine code of this CPU in a file of its own, mapped into this process; a context manager.
+
+    Raises:
+        OSError: the file cannot be made, or not be mapped so that it is executable.
+    """
+
+    def __init__(self, code: bytes) -> None:
+        self._size = len(code)
+        self.file = FD(os.memfd_create("usdt-code", os.MFD_CLOEXEC))
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.file.close)
+            os.write(self.file.fileno(), code)
+            words = mmap.PROT_READ | mmap.PROT_EXEC, mmap.MAP_PRIVATE, self.file.fileno(), 0
+            address = _libc.mmap(None, self._size, *words)
+            if address == _MAP_FAILED:
+                _checked(-1, "mmap")
+            stack.pop_all()
+        self._address = int(address)
+
+    def call(self, offset: int) -> int:
+        """Call a function without arguments; return its result, 64 bits and unsigned."""
+        return int(ctypes.CFUNCTYPE(ctypes.c_uint64)(self._address + offset)())
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return the code as it is now in memory."""
+        return ctypes.string_at(self._address + offset, size)
+
+    def close(self) -> None:
+        """Unmap the code and close the file; idempotent."""
+        if not self.file.closed:
+            self.file.close()
+            _libc.munmap(ctypes.c_void_p(self._address), ctypes.c_size_t(self._size))
 
 
 def _call(name: str, number: int, *words: int | bytes | None) -> int:

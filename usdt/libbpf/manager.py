@@ -276,7 +276,10 @@ class Manager(Closeable):
         files: dict[tuple[str, int], list[UprobeSite]] = {}
         for attach_site in attach_sites:
             point = attach_site.point
-            site = UprobeSite(point.offset, point.ref_ctr_offset, ids[attach_site.key])
+            # Without cookies, the program finds its spec by the address of the note.
+            by_address = attachment.via is UprobeMethod.PERF_EVENT
+            offset = point.offset if by_address else point.fastest_offset
+            site = UprobeSite(offset, point.ref_ctr_offset, ids[attach_site.key])
             files.setdefault((point.open_path, point.pid), []).append(site)
         for (path, pid), sites in files.items():
             # Duplicate notes are one site: the program must not run twice for a hit.

@@ -206,7 +206,7 @@ def _attach_in_files(
         raise _no_cookies()
     files: dict[tuple[str, str], dict[UprobeSite, None]] = {}
     for point in points:
-        site = UprobeSite(point.offset, point.ref_ctr_offset, cookie)
+        site = UprobeSite(point.fastest_offset, point.ref_ctr_offset, cookie)
         files.setdefault((point.path, point.open_path), {})[site] = None  # each only once
     links: list[Link] = []
     with contextlib.ExitStack() as undo:

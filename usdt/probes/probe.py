@@ -141,13 +141,22 @@ class FileProbes:
     """The probes of one file in the order of their first notes, and warnings about its damage.
 
     If the files of processes were searched, ``containers`` are those whose processes have mapped
-    it.
+    it. ``open_path`` is the path that was opened, if it is not ``path``.
     """
 
     path: str
     probes: tuple[Probe, ...]
     warnings: tuple[str, ...]
     containers: tuple[str, ...] = ()
+    open_path: str | None = None
+
+    def elf(self) -> ElfFile:
+        """Open the file again.
+
+        Raises:
+            TargetError: it is gone.
+        """
+        return ElfFile(self.open_path or self.path, name=self.path)
 
 
 def read_probes(
@@ -164,10 +173,11 @@ def read_probes(
         TargetError: the file cannot be opened.
     """
     shown = str(path)
+    other = None if open_path is None else str(open_path)
     with ElfFile(path if open_path is None else open_path, name=shown) as file:
         sections = file.sections_named(SECTION)
         if not sections:
-            return FileProbes(shown, (), ())
+            return FileProbes(shown, (), (), open_path=other)
         warnings: list[str] = []
         large = sum(section.size for section in sections) > LARGE
         with without_collector() if large else contextlib.nullcontext():
@@ -176,7 +186,7 @@ def read_probes(
                 Probe(shown, *key, file.machine_name, file.bits, file.byteorder, tuple(group))
                 for key, group in groups.items()
             )
-    return FileProbes(shown, probes, tuple(warnings))
+    return FileProbes(shown, probes, tuple(warnings), open_path=other)
 
 
 def grouped(

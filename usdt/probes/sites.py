@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.context_registers import ContextRegisters
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import Unreadable, ValueClass, ValueType
+from usdt.arch.nops import NOP_NOP10
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TargetError, TracingError
 from usdt.base.terminal import progress
@@ -28,6 +29,7 @@ __all__ = (
     "attachable",
     "declared_arguments",
     "foreign_reason",
+    "has_nop10",
     "points_of",
     "unsupported_code_reason",
 )
@@ -60,6 +62,16 @@ def unsupported_code_reason(elf: ElfFile, probe: Probe, site: Site) -> str | Non
     if site.address % 4 == 0 and not elf.bytes_at(site.offset, 4).startswith(_THUMB_NOPS):
         return None
     return "Thumb code, for which Linux has no uprobes"
+
+
+def has_nop10(elf: ElfFile, site: Site) -> bool:
+    """Return whether a live site is a nop with a nop of 10 bytes behind it (:mod:`usdt.arch.nops`).
+
+    Every argument is in both places where it is in the first.
+    """
+    if elf.machine_name != "x86_64" or site.offset is None:
+        return False
+    return elf.bytes_at(site.offset, len(NOP_NOP10)) == NOP_NOP10
 
 
 def _x86_reason(code: bytes, machine: str) -> str | None:
@@ -133,6 +145,7 @@ def points_of(
                 pid,
                 types=names.types,
                 registers=registers,
+                nop10=has_nop10(elf, site),
             )
 
 

@@ -13,7 +13,6 @@ from usdt.base.terminal import progress
 from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
 from usdt.cli.files.selection import quirks_json, select, split_arguments
-from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.cli.click_group import colour_option, plural
 from usdt.engine.cli.completion.values import complete_probes
@@ -24,7 +23,7 @@ from usdt.runtimes.quirks import find_quirks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from usdt.probes.probe import Probe
+    from usdt.probes.probe import FileProbes, Probe
 
 __all__ = ("check",)
 
@@ -66,7 +65,7 @@ def check(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> in
             _Result(
                 probe.full_name,
                 {"provider": probe.provider, "name": probe.name, **quirks_json(probe, quirks)},
-                list(_problems(probe)),
+                list(_problems(file, probe)),
             )
             for probe in probes
         ]
@@ -98,10 +97,10 @@ def _write_problems(problems: Iterable[str]) -> None:
         sys.stdout.write(f"{look.warning}{printable(problem)}{look.end}\n")
 
 
-def _problems(probe: Probe) -> Iterator[str]:
+def _problems(file: FileProbes, probe: Probe) -> Iterator[str]:
     if (reason := foreign_reason(probe)) is not None:
         yield reason
-    with ElfFile(probe.path) as elf, SymbolResolver(elf) as symbols:
+    with file.elf() as elf, SymbolResolver(elf) as symbols:
         unreadable: set[str] = set()
         for site in probe.sites:
             reason = site.dead or unsupported_code_reason(elf, probe, site)

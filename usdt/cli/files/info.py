@@ -14,6 +14,7 @@ from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.engine.cli.click_group import colour_option, plural
 from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
+from usdt.probes.sites import has_nop10
 from usdt.runtimes.quirks import find_quirks
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from usdt.runtimes.quirks import Quirk
 
 __all__ = ("info", "operand_line")
+
+_NOP10 = ", nop and nop10"
 
 
 @click.command("info")
@@ -50,20 +53,27 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
     for file, probes in select(arguments, pids):
         for probe in probes:
             quirks = find_quirks(file.path, [probe.full_name], pids)
+            with file.elf() as elf:
+                nop10 = [has_nop10(elf, site) for site in probe.sites]
             if as_json:
-                sys.stdout.write(json.dumps(probe.to_json() | quirks_json(probe, quirks)) + "\n")
+                shown = probe.to_json() | quirks_json(probe, quirks)
+                for site, found in zip(shown["sites"], nop10, strict=True):
+                    site["nop10"] = found
+                sys.stdout.write(json.dumps(shown) + "\n")
             else:
-                sys.stdout.writelines(_describe(probe, quirks, look_of(sys.stdout)))
+                sys.stdout.writelines(_describe(probe, nop10, quirks, look_of(sys.stdout)))
 
 
-def _describe(probe: Probe, quirks: Sequence[Quirk], look: Look) -> Iterator[str]:
+def _describe(
+    probe: Probe, nop10: Sequence[bool], quirks: Sequence[Quirk], look: Look
+) -> Iterator[str]:
     name = f"{look.probe}{printable(probe.full_name)}{look.end}"
     yield f"{name}  in {printable(probe.path)}\n"
     yield f"  {probe.machine}, {plural(len(probe.sites), 'call site')}\n"
     for quirk in quirks:
         yield f"  {look.warning}! {printable(quirk.note)}{look.end}\n"
     for number, site in enumerate(probe.sites):
-        yield f"  site {number}: {_position(site)}\n"
+        yield f"  site {number}: {_position(site)}{_NOP10 * nop10[number]}\n"
         operands = probe.operands(site)
         if not operands:
             yield "    no arguments\n"

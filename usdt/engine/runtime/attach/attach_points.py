@@ -162,6 +162,7 @@ class AttachPoint:
         both_ends: for a function and a probe without items: whether the entry, with structures in
             short, and the return are shown.
         registers: the registers of a program's context.
+        nop10: whether the nop at ``offset`` is followed by the long nop that kernels optimize.
     """
 
     probe: str
@@ -177,6 +178,16 @@ class AttachPoint:
     types: TypeProvider | None = None
     both_ends: bool = False
     registers: ContextRegisters = ContextRegisters()
+    nop10: bool = False
+
+    @property
+    def fastest_offset(self) -> int:
+        """The offset of the instruction where a probe costs least: that of the long nop or nop."""
+        if not self.nop10:
+            return self.offset
+        from usdt.bpf.optimized_nops import optimizes_nop10  # noqa: PLC0415 - rare
+
+        return self.offset + int(optimizes_nop10())
 
 
 @frozen

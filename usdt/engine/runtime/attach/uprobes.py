@@ -114,12 +114,16 @@ class UprobeAttacher:
         on_return = requests[0].on_return
         what = f"{len(sites)} {'returns' if on_return else 'sites'}"
         where = f"{what} of {point.path}" + (f" in {point.pid}" if point.pid else "")
+        optimized = {
+            one.point.offset for one in requests if one.point.fastest_offset > one.point.offset
+        }
+        fast = f", {len(optimized)} on a nop10, which this kernel optimizes" if optimized else ""
         if self._method is UprobeMethod.UPROBE_MULTI:
             link = attach_uprobe_multi(
                 program, point.open_path, sites, pid=point.pid, on_return=on_return
             )
             self._loader.add_link(link)
-            self._loader.attach_log.append(f"{where}: one uprobe_multi link")
+            self._loader.attach_log.append(f"{where}: one uprobe_multi link{fast}")
             return
         allow_descriptors(2 * len(sites))
         cookies = self._method is UprobeMethod.PERF_LINK
@@ -141,7 +145,7 @@ class UprobeAttacher:
         for link in made:
             self._loader.add_link(link)
         kind = "with links and cookies" if cookies else "without cookies"
-        self._loader.attach_log.append(f"{where}: {len(sites)} perf events {kind}")
+        self._loader.attach_log.append(f"{where}: {len(sites)} perf events {kind}{fast}")
 
 
 def _file(request: AttachRequest) -> tuple[str, int, bool, int]:
@@ -157,7 +161,7 @@ def _file_and_variant(request: AttachRequest) -> tuple[str, int, bool, int, int]
 
 def _site(request: AttachRequest) -> UprobeSite:
     point = request.point
-    return UprobeSite(point.offset, point.ref_ctr_offset, request.variant.number)
+    return UprobeSite(point.fastest_offset, point.ref_ctr_offset, request.variant.number)
 
 
 def _parts(requests: list[AttachRequest], limit: int) -> Iterator[list[AttachRequest]]:
