@@ -232,6 +232,26 @@ CELLS: tuple[Cell, ...] = (
         tests=("tests/peers/test_bcc.py",),
         memory=4096,
     ),
+    # Debian's scripts of bpftrace, beside bpftrace.
+    Cell(
+        *("5.10+bpftrace", "amd64"),
+        (Kernel("bullseye", "linux-image-cloud-amd64", _OLDEST | _BTF | _TRACED),),
+        more=("bpftrace",),
+        tests=("tests/live/test_run_scripts.py",),
+        memory=4096,
+    ),
+    # The package of the kernel brings the modules that two of the scripts trace.
+    Cell(
+        *("6.1+bpftrace", "amd64"),
+        (
+            Kernel(
+                "bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF | _TRACED | {"task_pt_regs"}
+            ),
+        ),
+        more=("bpftrace", "xfsprogs", "mdadm", "linux-image-cloud-amd64"),
+        tests=("tests/live/test_run_scripts.py",),
+        memory=4096,
+    ),
 )
 
 _PACKAGES = (
