@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Unpack
 
 from usdt.engine.api.attach import (
@@ -30,7 +31,7 @@ __all__ = ("attach", "list_probes", "spans")
 
 
 def list_probes(
-    target: str | None = None, *, pid: int | None = None, pattern: str = "*:*"
+    target: str | os.PathLike[str] | None = None, *, pid: int | None = None, pattern: str = "*:*"
 ) -> list[Probe]:
     """Return the USDT probes of a file, or of all files that a process has mapped.
 
@@ -47,7 +48,7 @@ def list_probes(
         >>> [probe.full_name for probe in usdt.list_probes("/usr/bin/python3.11")]
         ['python:audit', 'python:function__entry', …]
     """
-    targets = [target] if target is not None else []
+    targets = [os.fspath(target)] if target is not None else []
     files = find_probes(targets, pids=[pid] if pid is not None else [])
     request = parse_probe(pattern)
     from usdt.probes.matching import matching  # noqa: PLC0415 - with the symbols' machinery

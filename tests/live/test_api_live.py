@@ -58,7 +58,7 @@ def gathered(events: usdt.Events, number: int) -> list[usdt.Event]:
 
 def test_probes_of_a_file() -> None:
     path = build("default", "args")
-    probes = usdt.list_probes(str(path))
+    probes = usdt.list_probes(path)
     assert {probe.full_name for probe in probes} >= {"args:count0", "args:mixed12"}
     assert [p.name for p in usdt.list_probes(str(path), pattern="args:count3")] == ["count3"]
     (probe,) = usdt.list_probes(str(path), pattern="*:count12")
