@@ -18,7 +18,7 @@ JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j"$$(nproc)")
 NOX_ARGS ?=
 ARCH ?= amd64
 
-.PHONY: help setup demo test collected test-vm test-vm-all test-release test-pythons vm lint docs fuzz torture bench testbins packages dist deb pyz clean
+.PHONY: help setup demo test collected test-vm test-vm-all test-release test-pythons vm lint docs fuzz torture bench performance testbins packages dist deb pyz clean
 
 # An environment holds absolute paths: one that came along with a moved or copied checkout, or whose
 # Python is gone, is made again.
@@ -108,6 +108,9 @@ torture: $(STAMP) testbins  ## kill, stop and starve tracers and targets; TORTUR
 
 bench: $(STAMP) testbins  ## what a hit costs, how fast a trace starts and attaches, beside bpftrace and libbpf
 	@$(VENV)/bin/python bench/bench.py $(BENCH_ARGS)
+
+performance: $(STAMP) testbins  ## how costs grow with the work, to docs/performance.md; wants a quiet machine
+	@$(VENV)/bin/python bench/scale.py
 
 dist: $(STAMP)  ## wheel and source distribution of the commit, in dist/
 	@tools/dist.sh $(VENV) dist

@@ -33,6 +33,7 @@ from debuginfo import debug_files
 from programs import programs
 from providers import providers
 from rendering import rendering
+from scale import scale
 from spans import spans
 from stacks import stacks
 
@@ -425,7 +426,7 @@ def main() -> None:
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
     parts = ["hit", "cgroup", "span", "stack", "program", "start", "attach", "debuginfo", "fire"]
-    parser.add_argument("--only", choices=[*parts, "render"], help="one comparison")
+    parser.add_argument("--only", choices=[*parts, "render", "scale"], help="one comparison")
     options = parser.parse_args()
     if os.geteuid():
         stop("tracing needs root")
@@ -465,6 +466,8 @@ def main() -> None:
         providers(options.rounds)
     if options.only in (None, "render"):
         rendering()
+    if options.only in (None, "scale"):
+        scale()
 
 
 if __name__ == "__main__":
