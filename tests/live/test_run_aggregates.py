@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+import usdt
 from usdt.base.errors import LanguageError
 
 if TYPE_CHECKING:
@@ -103,6 +107,66 @@ def test_results_are_numbers(run: Run) -> None:
     assert run(text) == "(-6, 1, -3, -3, -2, 7, 0)\n"
 
 
+_LONG = 10**18  # nanoseconds: since 2001, until 2033
+
+
+def test_series(run: Run) -> None:
+    text = f"""
+        BEGIN {{
+            $i = 0;
+            unroll(3) {{
+                $i++;
+                @last = tseries(-$i, {_LONG}, 5); @sum = tseries($i, {_LONG}, 5, "sum");
+                @k[$i % 2] = tseries($i * 10, {_LONG}, 5, "max");
+                @low[1, "x"] = tseries((uint64)$i, {_LONG}, 1, "min");
+                @avg = tseries(-$i * 3, {_LONG}, 5, "avg");
+            }}
+            @gone = tseries(1, {_LONG}, 5); clear(@gone);
+            exit();
+        }}
+    """
+    found = [json.loads(line) for line in run(text, form="json").splitlines()]
+    assert {one["type"] for one in found} == {"tseries"}
+    data = {name: value for one in found for name, value in one["data"].items()}
+    start = data["@last"][0]["interval_start"]
+    assert re.fullmatch(r"2001-09-\d\d \d\d:\d\d:40\.0{9}", start)
+    expected = {"@avg": -6, "@last": -3, "@sum": 6}
+    for name, value in expected.items():
+        assert data[name] == [{"interval_start": start, "value": value}]
+    assert [*data["@k"]] == ["0", "1"]
+    assert [rows[0]["value"] for rows in data["@k"].values()] == [20, 30]
+    assert data["@low"] == {"1,x": [{"interval_start": start, "value": 1}]}
+    assert "@gone" not in data
+
+
+def test_series_keep_the_last_intervals() -> None:
+    text = """
+        interval:ms:10 {
+            @n++; @ = tseries(@n, 1ms, 25); @k[1] = tseries(@n, 1ms, 100000);
+            if (@n == 8) { exit(); }
+        }
+    """
+    with usdt.run(text) as program:
+        for _ in program:
+            pass
+        every, last = program.maps["@k"][1], program.maps["@"]
+    for rows in (every, last):
+        starts, values = zip(*rows, strict=True)
+        assert values[-1] == 8
+        assert [*starts] == sorted(set(starts))
+        assert [*values] == sorted(set(values))
+        assert not any(start % 1_000_000 for start in starts)
+        assert abs(time.time_ns() - starts[-1]) < 60 * 10**9
+    assert last[-1][0] - last[0][0] < 25_000_000
+    assert every[-1][0] - every[0][0] >= 25_000_000
+
+
+def test_zero_of_a_series(run: Run) -> None:
+    series = f"tseries(1, {_LONG}, 5)"
+    out = run(f"BEGIN {{ @ = {series}; @k[1] = {series}; zero(@); zero(@k); exit(); }}")
+    assert _lines(out) == ["@:", "<no data>", "@k[1]:", "<no data>"]
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
@@ -113,6 +177,14 @@ def test_results_are_numbers(run: Run) -> None:
         ("@l[1] = lhist(1, 0, 9, 3); print(len(@l));", "@l holds lhist(), an entry for each"),
         ("@h[1] = hist(1); for ($e : @h) { }", "@h holds hist(), an entry for each bucket"),
         ("@c = count(); for ($e : @c) { }", "@c has no keys over which for could go"),
+        ("@t = tseries(1, 0, 5);", "tseries() interval_ns must be >= 1 (0 provided)"),
+        ("@t = tseries(1, 1s, 0);", "tseries() num_intervals must be >= 1 (0 provided)"),
+        ("@t = tseries(1, 1s, 1000000);", "must be < 1000000 (1000000 provided)"),
+        ('@t = tseries(1, 1s, 5, "count");', 'avg, max, min, sum ("count" provided)'),
+        ('@t = tseries("x", 1s, 5);', "tseries(): expected a number"),
+        ("@t = tseries(1, pid, 5);", "tseries(): expected a constant number"),
+        ("@t = tseries(1, 1s, 5); print(@t + 1);", "@t holds tseries(): it can be printed"),
+        ("@t[1] = tseries(1, 1s, 5); @t[2] = tseries(1, 2s, 5);", "the values of @t"),
         ("@l = lhist(1, 0, 4000, 1);", "must be <= 1000 (would need 4000)"),
     ],
 )

@@ -52,6 +52,7 @@ OWN_SIGNAL = "self:signal:SIGUSR1"
 
 _BUCKETED = (Aggregate.HIST, Aggregate.LHIST)
 _BUCKETS_PER_KEY = 8  # entries for each key of a histogram
+_MOST_INTERVALS = 1 << 16  # entries of a map of tseries() that is not declared with a size
 _STACKS = 1 << 14  # most different stacks
 _NUMBER = struct.Struct("=I")
 
@@ -311,6 +312,10 @@ class ProgramSession(RingBufferSession):
                 return MapSpec(MapType.PERCPU_ARRAY, 4, value_size_of(value), entries, "map")
             if value.function in _BUCKETED:
                 key, entries = key + BUCKET_SIZE, entries * _BUCKETS_PER_KEY
+            elif value.function is Aggregate.TSERIES:
+                each = value.parameters[1]
+                most = 1 << 26 if found.entries else max(each, _MOST_INTERVALS)
+                key, entries = key + BUCKET_SIZE, min(entries * each, most)
             kind = MapType.LRU_PERCPU_HASH if found.kind == "percpulruhash" else MapType.PERCPU_HASH
             return MapSpec(kind, key, value_size_of(value), entries, "map")
         if found.kind == "lruhash":

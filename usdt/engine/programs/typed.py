@@ -415,6 +415,7 @@ class AddToMap:
     Attributes:
         value: the number; None for count().
         array: whether the map is an array, which has no keys.
+        moment: nanoseconds since 1970, for tseries().
     """
 
     map: MapVariable
@@ -422,6 +423,7 @@ class AddToMap:
     type: AggregateType
     value: Scalar | None
     array: bool
+    moment: Scalar | None = None
 
 
 @frozen

@@ -12,6 +12,7 @@ from usdt.engine.compiler.ir import U64, Arithmetic, Convert, Deref, Number
 from usdt.engine.programs.check.builtins import BUILTINS
 from usdt.engine.programs.check.formats import check_format
 from usdt.engine.programs.check.functions.addresses import AddressFunctions
+from usdt.engine.programs.check.functions.aggregates import AGGREGATES, AggregateFunctions
 from usdt.engine.programs.check.functions.maps import MapFunctions
 from usdt.engine.programs.check.functions.questions import QuestionFunctions
 from usdt.engine.programs.check.functions.tasks import TaskFunctions
@@ -47,10 +48,9 @@ if TYPE_CHECKING:
     from usdt.engine.programs.events import Event
     from usdt.engine.programs.typed import Value
 
-__all__ = ("AGGREGATES", "CallChecker")
+__all__ = ("CallChecker",)
 
 _PRINTED_AS_ENTRIES = (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES, Aggregate.STATS)
-AGGREGATES = {one.value: one for one in Aggregate}
 _SYMBOLS = {
     "ksym": ShownAs.KERNEL_SYMBOL,
     "username": ShownAs.USER_NAME,
@@ -71,7 +71,14 @@ _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_use
 _JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
 
 
-class CallChecker(TextFunctions, AddressFunctions, MapFunctions, TaskFunctions, QuestionFunctions):
+class CallChecker(
+    TextFunctions,
+    AddressFunctions,
+    MapFunctions,
+    AggregateFunctions,
+    TaskFunctions,
+    QuestionFunctions,
+):
     """A checker of calls."""
 
     def _call(self, node: tree.Call) -> Value:

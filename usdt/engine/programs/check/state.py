@@ -140,6 +140,7 @@ class ProgramState:
         waiting: whether a statement of the probe was left out for a type that is not known yet.
         guessing: whether such types are taken for int64, because no pass finds more.
         at_end: whether the probe ``end`` is checked.
+        ahead: nanoseconds by which the time since 1970 is ahead of CLOCK_MONOTONIC; 0: not asked.
         final: whether types that are not known yet are errors.
     """
 
@@ -181,6 +182,7 @@ class ProgramState:
         self.guessing = False
         self.final = False
         self.at_end = False
+        self.ahead = 0
         self._numbers: dict[Event, int] = {}
         self._used: set[str] = set()  # maps
         self._whole: set[str] = set()  # maps that are deleted as a whole, or asked for their length

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.engine.compiler.ir import Number
-from usdt.engine.programs.check.calls import AGGREGATES, CallChecker
+from usdt.engine.programs.check.calls import CallChecker
+from usdt.engine.programs.check.functions.aggregates import AGGREGATES
 from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.state import TypeNotKnownError
 from usdt.engine.programs.events import EventKind
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 __all__ = ("StatementChecker",)
 
 _MOST_UNROLLED = 100
-_BITS = 5  # most bits of hist()
-_MOST_BUCKETS = 1000  # of lhist(), as in bpftrace
 
 
 class StatementChecker(CallChecker):
@@ -231,46 +230,16 @@ class StatementChecker(CallChecker):
         if isinstance(value, tree.Call) and value.function in AGGREGATES:
             if node.op != "=":
                 raise self.error(node, f"{node.op} does not go with {value.function}()")
-            kind, number = self._aggregate(value)
+            kind, number = self.aggregate(value)
             whole = self.state.widen_value(found, kind, node.start)
             kind = whole if isinstance(whole, AggregateType) else kind
-            return AddToMap(found.variable, key, kind, number, found.in_array)
+            moment = self.moment() if kind.function is Aggregate.TSERIES else None
+            return AddToMap(found.variable, key, kind, number, found.in_array, moment)
         before = constant(0) if node.op == "=" else self.value(target)
         stored = self._operand(node, before)
         own = self.type_in_map(stored, node.value)
         widened = self.state.widen_value(found, own, node.start)
         return SetMap(found.variable, key, self.filled(stored, widened), widened)
-
-    def _aggregate(self, node: tree.Call) -> tuple[AggregateType, Scalar | None]:
-        function = AGGREGATES[node.function]
-        counts = {
-            Aggregate.COUNT: (0, 0),
-            Aggregate.HIST: (1, 2),
-            Aggregate.LHIST: (4, 4),
-            Aggregate.TSERIES: (3, 4),
-        }
-        given = self.arguments(node, *counts.get(function, (1, 1)))
-        if function is Aggregate.COUNT:
-            return AggregateType(function), None
-        if function is Aggregate.TSERIES:
-            raise self.error(node, "tseries() is not supported yet")
-        number = self.number(given[0], f"{node.function}()")
-        signed = number.node.type.signed or number.node.type.size < 8
-        rest = tuple(self.integer(one, f"{node.function}()") for one in given[1:])
-        if function is Aggregate.HIST:
-            rest = rest or (0,)
-            if not 0 <= rest[0] <= _BITS:
-                raise self.error(given[1], f"hist() takes 0 to {_BITS} bits, not {rest[0]}")
-        if function is Aggregate.LHIST:
-            low, high, step = rest
-            if low >= high or step < 1:
-                raise self.error(
-                    given[1], "lhist() takes a number, MIN < MAX, and a STEP from 1 on"
-                )
-            if (most := (high - low) // step) > _MOST_BUCKETS:
-                reason = f"must be <= {_MOST_BUCKETS} (would need {most})"
-                raise self.error(node, f"lhist() too many buckets, {reason}")
-        return AggregateType(function, signed, rest), number
 
     # ------------------------------------------------------------ loops
 

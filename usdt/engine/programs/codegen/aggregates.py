@@ -4,12 +4,16 @@ A value has one part for each CPU. All additions are atomic: another program may
 A histogram has an entry for each bucket: the bucket's number stands behind the key. What has no
 keys is in an array, whose index is 0 or, of a histogram, the number of the bucket plus one. The
 last entry of an array says whether zero() has left the map with a value of zeros.
+
+tseries() has an entry for each of its last N intervals. They are numbered since 1970: interval I
+is in entry I modulo N, whose first word is I. An entry of an older interval begins anew.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.frozen import frozen, replace
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R10, Alu, Jump
 from usdt.engine.compiler.codegen.buckets import emit_log_linear
@@ -30,8 +34,10 @@ _SIGN = -(1 << 63)
 _NOEXIST = 1  # BPF_NOEXIST
 _TRIES = 16  # attempts to exchange; each fails if another hit changes the value at the same instant
 _PAIR = 16  # u64 hits, u64 value; of sum, min and max 1 instead of the hits
+_INTERVAL = 8 + _PAIR  # u64 number of the interval, pair; of the last value its time for the hits
+_BUSY = -1  # instead of the number of an interval: a program that was preempted begins it
 _VALUE = 8  # where the value is in a pair
-_BUCKETS = (Aggregate.HIST, Aggregate.LHIST)
+_BUCKETS = (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES)
 
 
 def value_size_of(type_: AggregateType) -> int:
@@ -39,6 +45,8 @@ def value_size_of(type_: AggregateType) -> int:
     match type_.function:
         case Aggregate.COUNT | Aggregate.HIST | Aggregate.LHIST:
             return 8
+        case Aggregate.TSERIES:
+            return _INTERVAL
         case _:
             return _PAIR
 
@@ -50,25 +58,57 @@ def array_entries(type_: AggregateType) -> int:
             return 1 + (65 - bits << bits) + 1
         case Aggregate.LHIST, (low, high, step):
             return 1 + -(-(high - low) // step) + 1 + 1
+        case Aggregate.TSERIES, (_, intervals):
+            return intervals + 1
     return 1 + 1
 
 
 def emit_add(emitter: ValueEmitter, statement: AddToMap) -> None:
     """Emit the addition of a number to a map's value."""
-    asm, frame = emitter.asm, emitter.frame
+    asm = emitter.asm
+    given = _given(emitter, statement)
     added = asm.new_label("added")
-    number = None
-    if statement.value is not None:
-        emitter.number(statement.value)
-        emitter.numbers.unbind()
-        number = emitter.numbers.push()
     if statement.array:
-        _find_in_array(emitter, statement, number)
+        _index(emitter, statement.type, given)
+        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, map_name(statement.map))
         asm.jump(Jump.EQ, R0, 0, added)  # never taken
-        _add(emitter, statement.type, number)
-        asm.label(added)
-        return
-    key = _key(emitter, statement, number)
+    else:
+        _find_or_make(emitter, statement, given, added)
+    if statement.type.function is Aggregate.TSERIES:
+        _add_to_interval(emitter, statement.type, given, added)
+    else:
+        _add(emitter, statement.type, given.number)
+    asm.label(added)
+
+
+@frozen
+class _Given:
+    """The slots of what is added: the number, its time, and the number of its interval."""
+
+    number: int = 0
+    moment: int = 0
+    interval: int = 0
+
+
+def _given(emitter: ValueEmitter, statement: AddToMap) -> _Given:
+    if statement.value is None:
+        return _Given()
+    emitter.number(statement.value)
+    emitter.numbers.unbind()
+    number = emitter.numbers.push()
+    if statement.moment is None:
+        return _Given(number)
+    emitter.number(statement.moment)
+    moment = emitter.numbers.push()
+    emitter.asm.mov(R1, statement.type.parameters[0])
+    emitter.asm.alu(Alu.DIV, R0, R1)
+    return _Given(number, moment, emitter.numbers.push())
+
+
+def _find_or_make(emitter: ValueEmitter, statement: AddToMap, given: _Given, failed: str) -> None:
+    # Leaves the address of the value in r0; goes to a label if the map is full.
+    asm = emitter.asm
+    key = _key(emitter, statement, given)
     size = value_size_of(statement.type)
     found = asm.new_label("found")
 
@@ -80,7 +120,7 @@ def emit_add(emitter: ValueEmitter, statement: AddToMap) -> None:
 
     find()
     asm.jump(Jump.NE, R0, 0, found)
-    zeros = frame.temporary(size)
+    zeros = emitter.frame.temporary(size)
     for at in range(0, size, 8):
         asm.store(zeros.base, zeros.offset + at, 0)
     asm.mov(R2, key.base)
@@ -93,42 +133,43 @@ def emit_add(emitter: ValueEmitter, statement: AddToMap) -> None:
     find()  # another CPU may have made the entry meanwhile
     asm.jump(Jump.NE, R0, 0, found)
     emitter.count_lost()
-    asm.goto(added)
+    asm.goto(failed)
     asm.label(found)
-    _add(emitter, statement.type, number)
-    asm.label(added)
 
 
-def _find_in_array(emitter: ValueEmitter, statement: AddToMap, number: int | None) -> None:
-    # Leaves the address of the value in r0.
+def _index(emitter: ValueEmitter, type_: AggregateType, given: _Given) -> None:
+    # Stores the index of an array's entry.
     asm = emitter.asm
-    if statement.type.function in _BUCKETS and number is not None:
-        asm.load(R1, R10, number)
-        _bucket(emitter, statement.type)
-        asm.add(R2, 1)
-        asm.store(R10, KEY_SLOT, R2, 4)
-    else:
+    if type_.function not in _BUCKETS:
         asm.store(R10, KEY_SLOT, 0, 4)
-    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, map_name(statement.map))
+        return
+    _bucket(emitter, type_, given)
+    if type_.function is not Aggregate.TSERIES:
+        asm.add(R2, 1)
+    asm.store(R10, KEY_SLOT, R2, 4)
 
 
-def _key(emitter: ValueEmitter, statement: AddToMap, number: int | None) -> Place:
+def _key(emitter: ValueEmitter, statement: AddToMap, given: _Given) -> Place:
     key: Value = statement.key
     size = aligned(size_of(key.type))
     buckets = statement.type.function in _BUCKETS
     place = emitter.frame.temporary(size + (BUCKET_SIZE if buckets else 0))
     emitter.put(key, place)
-    if buckets and number is not None:
-        emitter.asm.load(R1, R10, number)
-        _bucket(emitter, statement.type)
+    if buckets:
+        _bucket(emitter, statement.type, given)
         emitter.asm.store(place.base, place.offset + size, R2)
     return place
 
 
-def _bucket(emitter: ValueEmitter, type_: AggregateType) -> None:
-    # Leaves the number of the bucket of the number in r1 in r2: -1 below the lowest.
+def _bucket(emitter: ValueEmitter, type_: AggregateType, given: _Given) -> None:
+    # Leaves the number of the bucket in r2: -1 below the lowest.
     asm = emitter.asm
     done = asm.new_label("bucket")
+    if type_.function is Aggregate.TSERIES:
+        asm.load(R2, R10, given.interval)
+        asm.alu(Alu.MOD, R2, type_.parameters[1])
+        return
+    asm.load(R1, R10, given.number)
     asm.mov(R2, -1)
     if type_.function is Aggregate.HIST:
         if type_.signed:
@@ -149,7 +190,40 @@ def _bucket(emitter: ValueEmitter, type_: AggregateType) -> None:
     asm.label(done)
 
 
-def _add(emitter: ValueEmitter, type_: AggregateType, number: int | None) -> None:
+def _add_to_interval(emitter: ValueEmitter, type_: AggregateType, given: _Given, end: str) -> None:
+    # Adds to the value at r0 and goes to the end. What belongs to an interval that is over, or that
+    # a preempted program begins, is lost.
+    asm = emitter.asm
+    begun, late = asm.new_label("begun"), asm.new_label("late")
+    asm.load(R1, R10, given.interval)
+    asm.load(R2, R0, 0)
+    asm.jump(Jump.EQ, R1, R2, begun)
+    asm.jump(Jump.GT, R2, R1, late)
+    asm.mov(R3, R0)
+    if emitter.options.atomics:
+        asm.mov(R0, R2)
+        asm.mov(R4, _BUSY)
+        asm.compare_exchange(R3, 0, R4)
+        asm.jump(Jump.NE, R0, R2, late)
+    asm.store(R3, 8, 0)
+    asm.store(R3, 8 + _VALUE, 0)
+    asm.store(R3, 0, R1)
+    asm.mov(R0, R3)
+    asm.label(begun)
+    asm.add(R0, 8)
+    if type_.inner is not None:
+        _add(emitter, replace(type_, function=type_.inner), given.number)
+    else:
+        asm.load(R1, R10, given.number)
+        asm.store(R0, _VALUE, R1)
+        asm.load(R1, R10, given.moment)
+        asm.store(R0, 0, R1)
+    asm.goto(end)
+    asm.label(late)
+    emitter.count_lost()
+
+
+def _add(emitter: ValueEmitter, type_: AggregateType, number: int) -> None:
     # Adds to the value at r0 the number in a slot.
     asm = emitter.asm
     match type_.function:
@@ -158,15 +232,15 @@ def _add(emitter: ValueEmitter, type_: AggregateType, number: int | None) -> Non
             asm.atomic_add(R0, 0, R1)
         case Aggregate.SUM:
             asm.store(R0, 0, 1)
-            asm.load(R1, R10, number or 0)
+            asm.load(R1, R10, number)
             asm.atomic_add(R0, _VALUE, R1)
         case Aggregate.AVG | Aggregate.STATS:
             asm.mov(R1, 1)
             asm.atomic_add(R0, 0, R1)
-            asm.load(R1, R10, number or 0)
+            asm.load(R1, R10, number)
             asm.atomic_add(R0, _VALUE, R1)
         case Aggregate.MIN | Aggregate.MAX:
-            asm.load(R1, R10, number or 0)
+            asm.load(R1, R10, number)
             if type_.signed:
                 asm.mov(R2, _SIGN)
                 asm.alu(Alu.XOR, R1, R2)
@@ -174,7 +248,7 @@ def _add(emitter: ValueEmitter, type_: AggregateType, number: int | None) -> Non
                 asm.alu(Alu.XOR, R1, -1)
             _raise(emitter)
         case Aggregate.TSERIES:
-            raise NotImplementedError  # the checker refuses it
+            raise TypeError(type_)  # what it computes of an interval is added
 
 
 def _raise(emitter: ValueEmitter) -> None:

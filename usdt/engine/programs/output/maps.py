@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.bpf._uapi import MapType
 from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, value_size_of
+from usdt.engine.programs.output.series import latest_intervals
 from usdt.engine.programs.output.values import decode
 from usdt.engine.programs.types import Aggregate, AggregateType, size_of
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.check.state import MapState
     from usdt.engine.programs.types import Type
 
-__all__ = ("Row", "empty_row", "read_rows", "reset")
+__all__ = ("Row", "average", "empty_row", "read_rows", "reset")
 
 _SIGN = 1 << 63
 _MASK = (1 << 64) - 1
@@ -32,7 +33,7 @@ class Row:
     Attributes:
         key: the key; None for a map without keys.
         value: the value: for count, sum, min and max a number; for avg and stats (count, total);
-            for histograms the numbers of hits by bucket.
+            for histograms the numbers of hits by bucket; for tseries the values by interval.
     """
 
     key: Any
@@ -40,7 +41,7 @@ class Row:
 
 
 def read_rows(found: MapState, made: Map | None) -> list[Row]:
-    """Return the entries of a map, sorted by value, then by key."""
+    """Return the entries of a map, sorted by value, then by key; those of tseries() by key."""
     if made is None or found.value is None or found.key is None:
         return []
     if found.in_array and isinstance(found.value, AggregateType):
@@ -50,7 +51,9 @@ def read_rows(found: MapState, made: Map | None) -> list[Row]:
     else:
         kind = found.value
         rows = [(decode(found.key, key), decode(kind, value)) for key, value in made.items()]
-    rows.sort(key=lambda row: (_order(row[1]), _order(row[0])))
+    rows.sort(key=lambda row: _order(row[0]))
+    if not (isinstance(found.value, AggregateType) and found.value.function is Aggregate.TSERIES):
+        rows.sort(key=lambda row: _order(row[1]))
     return [Row(key if found.keyed else None, value) for key, value in rows]
 
 
@@ -102,9 +105,32 @@ def _aggregated(
             bucket = struct.unpack_from("=q", key, len(key) - BUCKET_SIZE)[0]
             hits = sum(part[0] for part in parts)
             found.setdefault(decoded, {})[bucket] = hits
+        elif type_.function is Aggregate.TSERIES:
+            found.setdefault(decoded, []).extend(parts)
         else:
             found[decoded] = _summed(type_, parts)
+    if type_.function is Aggregate.TSERIES:
+        return [(key, _series(type_, parts)) for key, parts in found.items()]
     return [*found.items()]
+
+
+def _series(type_: AggregateType, parts: list[tuple[int, ...]]) -> dict[int, int]:
+    # The value of each interval: the last one, if nothing is computed of them.
+    found: dict[int, int] = {}
+    for number, pairs in latest_intervals(type_, parts).items():
+        if type_.inner is None:
+            found[number] = _signed(max(pairs)[1], type_)
+            continue
+        value = _summed(replace(type_, function=type_.inner), [*pairs])
+        found[number] = average(value) if type_.inner is Aggregate.AVG else value
+    return found
+
+
+def average(value: tuple[int, int]) -> int:
+    """Return the average of (count, total), rounded toward 0, as in C."""
+    count, total = value
+    whole = abs(total) // count if count else 0
+    return -whole if total < 0 else whole
 
 
 def _array_rows(
@@ -113,11 +139,13 @@ def _array_rows(
     # The one row of a map without keys: none if nothing was added.
     words = struct.Struct(f"={value_size_of(type_) // 8}Q")
     *values, mark = ([*words.iter_unpack(data)] for _, data in items)
-    hits = [sum(part[0] for part in parts) for parts in values]
-    if not any(hits) and not any(part[0] for part in mark):
+    if not any(any(part) for parts in (*values, mark) for part in parts):
         return []
     if type_.function in _HISTOGRAMS:
+        hits = [sum(part[0] for part in parts) for parts in values]
         return [(0, {index - 1: count for index, count in enumerate(hits) if count})]
+    if type_.function is Aggregate.TSERIES:
+        return [(0, _series(type_, [part for parts in values for part in parts]))]
     return [(0, _summed(type_, values[0]))]
 
 

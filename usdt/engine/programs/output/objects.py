@@ -8,6 +8,7 @@ from usdt.base.frozen import frozen
 from usdt.engine.programs.members import members_of
 from usdt.engine.programs.output.histograms import buckets
 from usdt.engine.programs.output.maps import read_rows
+from usdt.engine.programs.output.series import intervals
 from usdt.engine.programs.output.values import shown
 from usdt.engine.programs.output.writer import TextWriter
 from usdt.engine.programs.types import (
@@ -145,6 +146,8 @@ def _map_value(kind: Type | None, value: Any, symbols: Symbols) -> Any:
             return {"count": value[0], "average": _average(value), "total": value[1]}
         case Aggregate.HIST | Aggregate.LHIST:
             return [(one.low, one.high, one.hits) for one in buckets(kind, value)]
+        case Aggregate.TSERIES:
+            return [*intervals(kind, value)]
     return value
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ("ProgramResults",)
 
+_PICTURES = (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES)
+
 
 class ProgramResults:
     """The results of a run; see :class:`usdt.engine.run.loop.ResultOutput`.
@@ -181,7 +183,7 @@ class ProgramResults:
         if divisor and int(divisor) > 1:
             rows = [Row(row.key, _divided(found, row.value, int(divisor))) for row in rows]
         self._writer.map(found, rows)
-        if rows and found.keyed and not event.keyed and not _is_histogram(found):
+        if rows and found.keyed and not event.keyed and not _is_picture(found):
             self._writer.gap()
 
     def _clear(self, event: Event) -> None:
@@ -234,13 +236,15 @@ class ProgramResults:
         return ""
 
 
-def _is_histogram(found: MapState) -> bool:
+def _is_picture(found: MapState) -> bool:
     kind = found.value
-    return isinstance(kind, AggregateType) and kind.function in (Aggregate.HIST, Aggregate.LHIST)
+    return isinstance(kind, AggregateType) and kind.function in _PICTURES
 
 
 def _divided(found: MapState, value: Any, divisor: int) -> Any:
     kind = found.value
+    if isinstance(kind, AggregateType) and kind.function is Aggregate.TSERIES:
+        return value  # as bpftrace does
     if isinstance(value, dict):
         return {bucket: hits // divisor for bucket, hits in value.items()}
     if isinstance(kind, AggregateType) and kind.function is Aggregate.AVG:

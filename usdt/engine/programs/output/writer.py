@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.engine.programs.members import members_of
 from usdt.engine.programs.output.histograms import buckets, drawn
+from usdt.engine.programs.output.maps import Row, average
+from usdt.engine.programs.output.series import drawn_series, interval_time, intervals
 from usdt.engine.programs.output.values import shown
 from usdt.engine.programs.types import (
     Aggregate,
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from usdt.engine.programs.check.state import MapState
-    from usdt.engine.programs.output.maps import Row
     from usdt.engine.programs.output.values import Symbols
     from usdt.engine.programs.types import Type
 
@@ -55,12 +56,6 @@ class Writer(Protocol):
 
     def end(self) -> None:
         """Write what stands between the events and the maps at the end."""
-
-
-def _average(value: tuple[int, int]) -> int:
-    count, total = value
-    whole = abs(total) // count if count else 0  # rounded toward 0, as in C
-    return -whole if total < 0 else whole
 
 
 class TextWriter:
@@ -117,6 +112,11 @@ class TextWriter:
             yield from drawn(kind, row.value)
             yield ""
             return
+        if isinstance(kind, AggregateType) and kind.function is Aggregate.TSERIES:
+            yield f"{name}:"
+            yield from drawn_series(kind, row.value)
+            yield from [""] if row.value else ()
+            return
         yield f"{name}: {self._value_text(kind, row.value)}"
 
     def _value_text(self, kind: Type | None, value: Any) -> str:
@@ -124,9 +124,9 @@ class TextWriter:
             return "" if kind is None else shown(kind, value, self._symbols)
         match kind.function:
             case Aggregate.AVG:
-                return str(_average(value))
+                return str(average(value))
             case Aggregate.STATS:
-                return f"count {value[0]}, average {_average(value)}, total {value[1]}"
+                return f"count {value[0]}, average {average(value)}, total {value[1]}"
         return str(value)
 
 
@@ -178,6 +178,7 @@ class JsonWriter:
         function = kind.function if isinstance(kind, AggregateType) else None
         name = "hist" if function in _HISTOGRAMS else "map"
         name = "stats" if function in (Aggregate.AVG, Aggregate.STATS) else name
+        name = "tseries" if function is Aggregate.TSERIES else name
         values = {
             _json_key(found.key, row.key, self._symbols): self._map_value(kind, row.value)
             for row in rows
@@ -192,11 +193,13 @@ class JsonWriter:
             return None if kind is None else self._json(kind, value)
         match kind.function:
             case Aggregate.AVG:
-                return _average(value)
+                return average(value)
             case Aggregate.STATS:
-                return {"count": value[0], "average": _average(value), "total": value[1]}
+                return {"count": value[0], "average": average(value), "total": value[1]}
             case Aggregate.HIST | Aggregate.LHIST:
                 return [_bucket(one.low, one.high, one.hits) for one in buckets(kind, value)]
+            case Aggregate.TSERIES:
+                return tuple(_interval(start, one) for start, one in intervals(kind, value))
         return value
 
     def _json(self, type_: Type, value: Any) -> Any:
@@ -242,6 +245,8 @@ def _key_part(type_: Type, key: Any, symbols: Symbols) -> str:
 def _json_text(value: Any) -> str:
     # Spaces are where bpftrace has them, for scripts that compare lines: none in tuples and arrays.
     match value:
+        case _Compact():
+            return json.dumps(value, separators=(",", ":"))
         case dict():
             parts = (f"{json.dumps(name)}: {_json_text(one)}" for name, one in value.items())
             return f"{{{', '.join(parts)}}}"
@@ -250,6 +255,15 @@ def _json_text(value: Any) -> str:
         case list():
             return f"[{', '.join(map(_json_text, value))}]"
     return json.dumps(value)
+
+
+class _Compact(dict[str, Any]):
+    # An object that bpftrace writes without spaces.
+    pass
+
+
+def _interval(start: int, value: int) -> _Compact:
+    return _Compact(interval_start=interval_time(start), value=value)
 
 
 def _bucket(low: int | None, high: int | None, hits: int) -> dict[str, int]:

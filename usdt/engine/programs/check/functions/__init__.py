@@ -4,6 +4,7 @@ arguments    what they share: the check of their arguments
 text         strings and bytes
 addresses    addresses of memory and of networks; symbols and stacks
 maps         maps
+aggregates   what maps compute: count() and the like
 tasks        processes and threads
 questions    what is answered before the program runs: types, assertions, the system
 """
