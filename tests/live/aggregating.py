@@ -47,9 +47,10 @@ class Outcome:
     def __init__(self, tool: Tool) -> None:
         """Read the lines of a command that has ended."""
         self.tool = tool
-        self.results = [record for record in tool.records if "count" in record]
-        self.missed = [record for record in tool.records if "lost" in record]
-        found = [record for record in tool.records if "unfinished" in record]
+        records = tool.records
+        self.results = [record for record in records if "count" in record]
+        self.missed = [record for record in records if "lost" in record]
+        found = [record for record in records if "unfinished" in record]
         assert len(found) <= 1
         self.pairs: dict[str, int] = found[0] if found else {}
 
