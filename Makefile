@@ -42,7 +42,7 @@ demo: $(STAMP)  ## start a live Python program and trace its probes (root)
 test: $(STAMP)  ## everything that can be checked on this machine
 	@$(MAKE) -j3 lint collected
 	@echo 'test: pytest'
-	@$(VENV)/bin/pytest -q -n 3 --dist loadfile --durations=10 $(PYTEST_ARGS)
+	@$(VENV)/bin/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations=10 $(PYTEST_ARGS)
 	@$(call cells,quick)
 
 # Compiles the tests once, beside lint: each worker of pytest would compile all of them. After

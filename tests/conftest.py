@@ -45,7 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 _BPFFS = Path("/sys/fs/bpf")
 _MOUNTED = pytest.StashKey[bool]()
-_GROUPS = ("live", "peers", "release", "vm", "fuzz", "torture")  # folders; all others are "unit"
+# Folders; all others are "unit". The longest tests come first, so that no worker is left with one.
+_GROUPS = ("torture", "fuzz", "release", "peers", "live", "vm")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -57,6 +58,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         words = ("mount", "-t", "bpf", "bpf", _BPFFS)
         mounted = subprocess.run(words, check=False, capture_output=True)
         session.config.stash[_MOUNTED] = mounted.returncode == 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run groups in the order of _GROUPS, "unit" last; within one, tests keep theirs."""
+    order = {group: number for number, group in enumerate(_GROUPS)}
+    items.sort(key=lambda item: order.get(_group(item.nodeid), len(order)))
 
 
 def pytest_collection_finish() -> None:
