@@ -67,6 +67,7 @@ class DebugInfo(Closeable):
             elf.byteorder,
             elf.bits // 8,
             convert=self._convert,
+            declared=self._convert.declared,
             search=self._search,
             names=self._names,
         )

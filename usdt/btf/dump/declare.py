@@ -101,7 +101,7 @@ class CDeclarationPrinter:
         # From the outermost to the innermost.
         chain: list[Type] = []
         for _ in range(_MAX_CHAIN):
-            found = self._btf.type(type_id)
+            found = self._type(type_id)
             self._pieces += 1
             if not (strip and isinstance(found, Modifier)):
                 chain.append(found)
@@ -111,6 +111,9 @@ class CDeclarationPrinter:
                 raise BtfError(f"{self._btf.name}: BTF type {type_id} cannot be declared in C")
             type_id = found.return_type_id if isinstance(found, FunctionProto) else found.type_id
         raise nesting_error(self._btf.name, type_id)
+
+    def _type(self, type_id: int) -> Type:
+        return self._btf.type(type_id)
 
     def _innermost(self, chain: list[Type], level: int) -> str:
         found = chain.pop()

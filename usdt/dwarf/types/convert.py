@@ -112,6 +112,17 @@ class Converter:
             return Modifier(type_id, kind, name, self._target(die), flag=kind == Kind.TYPE_TAG)
         return Unknown(type_id, die.text(), tag)
 
+    def declared(self, type_id: int, die: Die) -> Forward | None:
+        """Return the type of a structure or union that an entry only declares; None of any other.
+
+        Raises:
+            DwarfError: the entry is damaged.
+        """
+        if die.tag not in _COMPOSITES or not die.flag(At.DECLARATION) or At.SIGNATURE in die:
+            return None
+        name = self._qualified(die)
+        return Forward(type_id, name, die.tag == Tag.UNION) if name else None
+
     def _target(self, die: Die) -> int:
         target = die.target(At.TYPE)
         if target is None and At.TYPE in die:  # the type is in a file that was not found: not void

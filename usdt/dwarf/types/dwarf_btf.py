@@ -43,6 +43,7 @@ class DwarfTypes(Btf):
         order: "little" or "big".
         pointer_size: size of a pointer in bytes.
         convert: returns the type of an entry, with a given ID.
+        declared: returns the type of an entry that only declares it; None of any other.
         search: returns the entry with a kind and a name.
         names: yields kind, name and entry of every type whose name begins with a string.
 
@@ -58,6 +59,7 @@ class DwarfTypes(Btf):
         pointer_size: int,
         *,
         convert: Convert,
+        declared: Callable[[int, Die], Type | None],
         search: Search,
         names: Names,
     ) -> None:
@@ -70,6 +72,7 @@ class DwarfTypes(Btf):
         self._alignments: dict[int, int] = {}
         self.__dict__["pointer_size"] = pointer_size
         self._convert = convert
+        self._declared = declared
         self._search = search
         self._listed = names
         self._dies: list[Die | None] = [None]
@@ -145,6 +148,19 @@ class DwarfTypes(Btf):
         with checked(self.name, die.where):
             found = self._types[type_id] = self._convert(type_id, die)
         return found
+
+    def outline(self, type_id: int) -> Type:
+        """Return a type for its name alone: of a declaration, no definition is searched.
+
+        Raises: as :meth:`type`.
+        """
+        die = None if type_id in self._types else self.die(type_id)
+        if die is not None:
+            with checked(self.name, die.where):
+                found = self._declared(type_id, die)
+            if found is not None:
+                return found
+        return self.type(type_id)
 
     def die(self, type_id: int) -> Die | None:
         """Return the entry that describes a type; None if no entry does."""

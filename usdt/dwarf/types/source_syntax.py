@@ -130,8 +130,12 @@ class _Declarer(CDeclarationPrinter):
     # Declarations of C with references; for C++ without the keywords struct, union and enum.
     def __init__(self, types: DwarfTypes, references: Mapping[int, str], *, plain: bool) -> None:
         super().__init__(types)
+        self._types = types
         self._references = references
         self._plain = plain
+
+    def _type(self, type_id: int) -> Type:
+        return self._types.outline(type_id)
 
     def _before(self, found: Type, chain: list[Type], *, pointer: bool) -> str:
         if isinstance(found, Pointer) and found.id in self._references:
