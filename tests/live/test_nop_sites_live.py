@@ -13,7 +13,7 @@ from skips import requires_root
 from tracing_tools import run_usdt, tracing
 
 import usdt
-from usdt.arch.nops import NOP10
+from usdt.arch.nops import NOP5, NOP10
 from usdt.arch.stubs import STUBS
 from usdt.base.frozen import replace
 from usdt.base.machine import KERNEL_MACHINE, PROCESS_MACHINE
@@ -63,7 +63,7 @@ def test_a_site_on_a_locked_instruction_is_refused_by_name(tmp_path: Path) -> No
     path.write_bytes(image(LOCKED).data)
     check = run_usdt("check", path)
     assert check.returncode == 1
-    assert "Linux refuses probes on an instruction with the prefix f0 (lock)" in check.stdout
+    assert "Linux cannot probe an instruction with the prefix f0 (lock)" in check.stdout
     assert "f0 83 0c 24 00" in check.stdout
     trace = run_usdt("trace", f"{path}:nops:here")
     assert "nops:here at 0x" in trace.stderr
@@ -102,6 +102,16 @@ def test_a_trial_shows_what_the_optimization_of_nop5_damages() -> None:
     else:
         assert trial == str(unharmed)
     assert try_nop(b"\x90") == unharmed
+
+
+def test_a_site_on_a_nop5_is_refused_where_its_probe_would_kill_children(tmp_path: Path) -> None:
+    path = tmp_path / "nop5.so"
+    path.write_bytes(image(NOP5).data)
+    harmful = features.uprobe_syscall_error() == errno.ENXIO
+    for target in (path, f"uprobe:{path}:nops_here"):
+        check = run_usdt("check", target)
+        assert check.returncode == int(harmful), target
+        assert ("kills forked children" in check.stdout + check.stderr) is harmful
 
 
 def test_the_nop10_is_used_where_the_kernel_optimizes_it() -> None:

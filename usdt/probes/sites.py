@@ -79,7 +79,7 @@ def _x86_reason(code: bytes, machine: str) -> str | None:
         return None
     reason = refused_reason(code, machine)
     if reason:
-        return f"Linux refuses probes on {reason}; the code there is {code[:10].hex(' ')} …"
+        return f"Linux cannot probe {reason}; the code there is {code[:10].hex(' ')} …"
     if is_unsafe(code, machine):
         return f"Linux mistakes the vector instruction {code[:10].hex(' ')} … for a jump"
     return None

@@ -12,13 +12,16 @@ It refuses others (``uprobe_init_insn()``) when a process maps the file: with er
 if one does when the probe is attached, else without a word. These are instructions with a ``lock``
 prefix or a segment prefix other than ``fs`` and ``gs``, and instructions of drivers, debuggers and
 kernels. The nop of ten bytes has such a prefix, and Linux accepts it since 7.2.
+
+Linux 6.18 to 7.1 take a nop of five bytes, and damage the program: see
+:mod:`usdt.bpf.optimized_nops`.
 """
 
 from __future__ import annotations
 
 import errno
 
-from usdt.arch.nops import NOP10
+from usdt.arch.nops import NOP5, NOP10
 
 __all__ = ("is_unsafe", "refused_reason")
 
@@ -49,12 +52,17 @@ _PRIVILEGED_0F = frozenset((0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0B, 0x34
 def refused_reason(code: bytes, machine: str) -> str:
     """Return which instruction the running kernel refuses to probe, as a noun; "" if it accepts it.
 
+    An accepted one is refused, too, if its probe would damage the program in a way that
+    :func:`is_unsafe` does not know, because it depends on the kernel.
+
     Args:
         code: up to 15 bytes that begin with the instruction.
         machine: CPU of the file.
     """
     if machine not in ("x86_64", "i386"):
         return ""
+    if code.startswith(NOP5) and machine == "x86_64" and _damages_nop5():
+        return "the nop 0f 1f 44 00 00 (this kernel's probe on it kills forked children)"
     at = 0
     while at < len(code) and (code[at] in _ACCEPTED or code[at] in _REFUSED):
         if code[at] in _REFUSED:
@@ -68,6 +76,12 @@ def refused_reason(code: bytes, machine: str) -> str:
     if opcode[:1] == b"\x0f" and opcode[1:] and opcode[1] in _PRIVILEGED_0F:
         return f"the instruction {opcode.hex(' ')}"
     return f"the instruction {opcode[:1].hex()}" if opcode and opcode[0] in _PRIVILEGED else ""
+
+
+def _damages_nop5() -> bool:
+    from usdt.bpf.features import uprobe_syscall_error  # noqa: PLC0415 - rare
+
+    return uprobe_syscall_error() == errno.ENXIO
 
 
 def _refuses_nop10() -> bool:
