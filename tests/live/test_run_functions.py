@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from usdt.base.errors import LanguageError
+from usdt.arch.pt_regs import instruction_pointer
+from usdt.base.errors import LanguageError, TracingError
+from usdt.base.machine import KERNEL_MACHINE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from program_runs import Run
 
 # What stands between BEGIN { and exit(); } → what it prints
@@ -79,6 +85,19 @@ _BODIES = {
         ),
         "(DCBA, DC, DCBA)\n(abc, ab)\n",
     ),
+    "addresses": (
+        (
+            "$p = (struct list_head *)5000; $t = container_of($p, struct task_struct, tasks.next);"
+            " $o = offsetof(struct task_struct, tasks.next);"
+            " print(((uint64)$t + $o, is_err(-5), is_err(5)));"
+        ),
+        "(5000, true, false)\n",
+    ),
+    "stacks": ("print((len(kstack) > 0, len(kstack(1))));", "(true, 1)\n"),
+    "the addresses of a map and a key": (
+        "@m[1] = 5; $k = 1; print(__has_key((void *)&@m, (void *)&$k)); clear(@m);",
+        "true\n",
+    ),
     "the system": (
         'print((cgroupid("/") > 0, kfunc_exist("no_such_function")));',
         "(true, false)\n",
@@ -107,6 +126,14 @@ _REFUSED = {
     "@m[1] = 1; print(delete(@m[1], @m[2]));": "delete() of several keys has no value",
     'print(cgroupid("/no/such"));': "cgroupid(): /no/such: No such file or directory",
     "print(pid(other));": "pid() takes curr_ns or init",
+    "print(ctx);": "ctx: begin has no context of a probe",
+    'print(uaddr("x"));': "uaddr() is of programs: begin is no probe of one",
+    'print(percpu_kaddr("no_such"));': "Failed to resolve kernel symbol: no_such",
+    "print(container_of(1, 2, 3));": "container_of() takes an address, a type and a member",
+    'print(len("a"));': "len() takes a map, kstack or ustack, not string[2]",
+    "print(__has_key(1, 2));": "__has_key() takes the addresses of a map and of a variable",
+    'skboutput("x", 0, 1, 0);': "skboutput(): not written yet",
+    "print(dw_ustack());": "dw_ustack(): programs follow frame pointers",
     "print(comm(1));": "comm() takes no process ID here",
 }
 
@@ -160,3 +187,42 @@ def test_a_signal_to_the_thread(run: Run) -> None:
         run(text)
     command = f'{sys.executable} -c "{code}"'
     assert run(text, unsafe=True, command=command) == ""
+
+
+_C = """
+#include <stdint.h>
+uint32_t one = 1; static volatile uint8_t two = 2; uint64_t many[2] = {3, 4};
+__attribute__((noinline)) int work(int number) { one += number; return one + two + many[0]; }
+int main(void) { return work(4) != 10; }
+"""
+
+
+@pytest.mark.parametrize("options", [("-pie",), ("-no-pie",), ("-g",)])
+def test_addresses_of_variables(run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
+    program = tmp_path / "work"
+    (tmp_path / "work.c").write_text(_C)
+    command = ("gcc", "-O1", *options, "-o", program, tmp_path / "work.c")
+    subprocess.run(command, check=True, capture_output=True)
+    values = '*uaddr("one"), *uaddr("two"), *(uint64 *)(uaddr("many") + 1), len(ustack(1))'
+    text = f"uprobe:{program}:work {{ print(({values})); exit(); }}"
+    assert run(text, command=str(program)) == "(1, 2, 4, 1)\n"
+    gc.collect()  # debug information closes its files when it is freed
+    if options == ("-pie",):
+        missing = f'uprobe:{program}:work {{ print(*uaddr("none")); }}'
+        with pytest.raises(TracingError, match="unknown name 'none'"):
+            run(missing, command=str(program))
+        back = f'uretprobe:{program}:work {{ print(*uaddr("one")); }}'
+        with pytest.raises(LanguageError, match="which its return does not know"):
+            run(back, command=str(program))
+
+
+def test_the_context_has_the_registers(run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "work"
+    (tmp_path / "work.c").write_text(_C)
+    subprocess.run(("gcc", "-O1", "-o", program, tmp_path / "work.c"), check=True)
+    offset = instruction_pointer(KERNEL_MACHINE)
+    text = (
+        f"struct saved {{ uint8 before[{offset}]; unsigned long ip; }} uprobe:{program}:work"
+        ' { print(((struct saved *)ctx).ip == reg("ip")); exit(); }'
+    )
+    assert run(text, command=str(program)) == "true\n"

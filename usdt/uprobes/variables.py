@@ -156,7 +156,7 @@ class FileVariables(Closeable):
         why = "the file has no debug information"
         if self._debug is not None:
             why = "the debug information does not have it"
-        return _address_only(name, self._fetch(place, code), why)
+        return _address_only(name, self._fetch(place, code), why, max(one.size for one in found))
 
     def _search(self, name: str) -> list[ElfSymbol]:
         found = self._symbols.variables(name)
@@ -210,9 +210,10 @@ def _refused(name: str, reason: str) -> Argument:
     return Argument(name, _BYTES, Unreadable(whole), hidden=True, type_ref=NoValue(whole))
 
 
-def _address_only(name: str, fetch: Location, why: str) -> Argument:
+def _address_only(name: str, fetch: Location, why: str, size: int = 0) -> Argument:
     reason = f"the type of {name} is not known: {why}; cast its address, as in *(int *)&{name}"
-    return Argument(name, _BYTES, fetch, hidden=True, type_ref=NoValue(reason))
+    kind = ValueType(ValueClass.BYTES, size)
+    return Argument(name, kind, fetch, hidden=True, type_ref=NoValue(reason))
 
 
 def _path(symbol: str) -> str:

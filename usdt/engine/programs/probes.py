@@ -146,13 +146,16 @@ def _with_items(request: ProbeText, probe: Probe, kind: str, defined: set[str]) 
 
 
 def _arguments_of(probe: Probe) -> Iterator[str]:
-    # The names of the arguments that a probe uses: those of args.x, args, and arg0 to arg9.
+    # The names of the arguments that a probe uses: those of args.x, args, and arg0 to arg9; and
+    # of the variables of the program whose addresses it asks for.
     for node in _parts(probe):
         match node:
             case tree.Member(object=tree.Identifier(name="args"), name=name):
                 yield name
             case tree.Identifier(name=name) if re.fullmatch(r"arg\d|args", name):
                 yield name
+            case tree.Call(function="uaddr", arguments=(tree.String(value=symbol),)):
+                yield symbol.decode("utf-8", "surrogateescape")
 
 
 def _is_of_program(node: object, defined: set[str]) -> bool:

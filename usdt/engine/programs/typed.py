@@ -193,7 +193,7 @@ class MapAddress:
 
 @frozen
 class TextLength:
-    """The number of bytes of a string before its NUL."""
+    """The number of bytes of a string before its NUL, or of frames of a stack."""
 
     text: Bytes
 

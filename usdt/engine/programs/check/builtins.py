@@ -59,7 +59,7 @@ BUILTINS = frozenset(
         *_ENGINE,
         *("comm", "nsecs", "elapsed", "jiffies", "rand", "numaid", "curtask", "probe", "func"),
         *("probetype", "retval", "args", "kstack", "ustack", "username", "ncpus", "ppid"),
-        *("pcomm", "cpid", "has_cpid", "usermode"),
+        *("pcomm", "cpid", "has_cpid", "usermode", "ctx"),
     )
 )
 
@@ -125,6 +125,8 @@ class BuiltinChecker(OperatorChecker):
             case "username":
                 kind = IntegerType(8, signed=False, shown=ShownAs.USER_NAME)
                 return Scalar(Builtin("uid", ValueType(ValueClass.UNSIGNED, 4)), kind)
+            case "ctx":
+                return self._context(node)
             case "curtask":
                 return self._task()
             case "probe" | "probetype":
@@ -186,6 +188,11 @@ class BuiltinChecker(OperatorChecker):
         whole = ValueType(ValueClass.BYTES, 1)
         kind = PointerType(whole, number, types, kernel=True, spelling="struct task_struct *")
         return Scalar(node, kind)
+
+    def _context(self, node: tree.Expression) -> Scalar:
+        if self.site.kind in ("begin", "end", "self"):
+            raise self.error(node, f"ctx: {self.site.kind} has no context of a probe")
+        return Scalar(Builtin("ctx", U64), PointerType(kernel=True))
 
     def _user_mode(self, node: tree.Expression) -> Scalar:
         # begin and end run in the toolkit, as they do in bpftrace.

@@ -68,6 +68,16 @@ _PRINTING = {
 }
 _SAID = {"errorf": "ERROR", "warnf": "WARNING"}
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
+# What is known of bpftrace and not there, and why
+_REFUSED = {
+    "dw_ustack": "programs follow frame pointers; usdt trace and count --unwind dwarf use tables",
+    "kfunc_allowed": "programs here call no functions of the kernel (kfuncs)",
+    "override": "not written yet: it changes what functions of the kernel return",
+    "skboutput": "not written yet: trace the packet's members with printf()",
+    "socket_cookie": "not written yet: (struct sock *)… has __sk_common.skc_cookie.counter",
+    "unwatch": "watchpoints here end with the program: guard the probe by a predicate",
+    "write_user": "not written yet: it changes memory of the process",
+}
 _JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
 
 
@@ -91,6 +101,8 @@ class CallChecker(
             return method(node)
         if name in _SYMBOLS and (node.arguments or name not in BUILTINS):
             return self._shown_as(node, _SYMBOLS[name])
+        if name in _REFUSED:
+            raise self.error(node, f"{name}(): {_REFUSED[name]}")
         if not node.arguments:
             return self.builtin(name, node)
         if name in STATEMENTS:

@@ -199,7 +199,7 @@ class CastChecker(ValueChecker):
             return self._plain_pointer(address, target, kernel=getattr(inner, "kernel", False))
         cast = language.Cast(target, _NOWHERE, node.start, node.end)
         errors: list[str] = []
-        for types in self.site.type_sources():
+        for types in self.site.type_sources(kernels=getattr(inner, "kernel", False)):
             try:
                 made = types.cast(cast, inner)
             except BtfError as err:

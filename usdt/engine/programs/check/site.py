@@ -94,16 +94,21 @@ class Site:
     returns: bool = False
     defined: Definitions | None = field(default=None, compare=False)
 
-    def type_sources(self) -> Iterator[TypeProvider]:
-        """Yield what knows types here: the program, then the probe, then the kernel."""
-        own = None if self.defined is None else self.defined.types(kernel=self.kernel)
+    def type_sources(self, *, kernels: bool = False) -> Iterator[TypeProvider]:
+        """Yield what knows types here: the program, then the probe, then the kernel.
+
+        Args:
+            kernels: whether they are for an address that is known to be of the kernel.
+        """
+        kernel = kernels or self.kernel
+        own = None if self.defined is None else self.defined.types(kernel=kernel)
         if own is not None:
             yield own
         if self.scope.types is not None:
             yield self.scope.types
-        kernel = kernel_types()
-        if kernel is not None:
-            yield kernel
+        known = kernel_types()
+        if known is not None:
+            yield known
 
     def named_type(self, node: NamedType, pointers: int) -> TypeName:
         """Return a type with a name, as the language of probes has it."""

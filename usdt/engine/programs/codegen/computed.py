@@ -7,8 +7,9 @@ import sys
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R7, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R10, Alu, Jump
 from usdt.bpf.maps import possible_cpus
+from usdt.engine.compiler.codegen.model import stack_flags
 from usdt.engine.programs.codegen.names import map_name
 from usdt.engine.programs.typed import (
     AggregateNumber,
@@ -17,6 +18,7 @@ from usdt.engine.programs.typed import (
     FindText,
     MapAddress,
     MapLength,
+    StackOf,
     TextLength,
 )
 from usdt.engine.programs.types import Aggregate, aligned, size_of
@@ -49,7 +51,9 @@ def emit_computed(
             _map_length(emitter, what)
         case MapAddress(map=variable, key=key):
             emitter.find(variable, key)
-            emitter.address_as_number()
+            emitter.numbers.address_as_number()
+        case TextLength(text=StackOf() as stack):
+            _stack_depth(emitter, stack)
         case TextLength():
             _text_length(emitter, what)
         case FindText():
@@ -210,6 +214,24 @@ def _count_entry(asm: Assembler) -> None:
 
 
 # ---------------------------------------------------------------- strings
+
+
+def _stack_depth(emitter: ValueEmitter, stack: StackOf) -> None:
+    # A copy of the stack tells its length; there is none of a kernel thread in user space.
+    asm = emitter.asm
+    there = asm.new_label("there")
+    size = 8 * stack.type.frames
+    copy = emitter.frame.temporary(size)
+    asm.mov(R1, R6)
+    asm.mov(R2, copy.base)
+    asm.add(R2, copy.offset)
+    asm.mov(R3, size)
+    asm.mov(R4, stack_flags(stack.kind))
+    asm.call(Helper.GET_STACK)
+    asm.jump(Jump.SGE, R0, 0, there)
+    asm.mov(R0, 0)
+    asm.label(there)
+    asm.alu(Alu.RSH, R0, 3)
 
 
 def _text_length(emitter: ValueEmitter, what: TextLength) -> None:

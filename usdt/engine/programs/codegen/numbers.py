@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Saved
-from usdt.bpf.asm.insn import R0, R1, R10, Alu, Reg
+from usdt.bpf._uapi import Helper
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Reg
 from usdt.engine.compiler.codegen.expressions import ExpressionEmitter
 from usdt.engine.compiler.ir import (
     ArgumentValue,
@@ -80,6 +81,10 @@ class NumberEmitter(ExpressionEmitter):
         self.fail = outer
 
     def _builtin(self, name: str) -> None:
+        if name == "ctx":
+            self.asm.mov(R0, R6)
+            self.address_as_number()
+            return
         if name not in ("pid", "tid"):
             super()._builtin(name)
             return
@@ -87,6 +92,24 @@ class NumberEmitter(ExpressionEmitter):
         if name == "tid":
             self.asm.alu(Alu.LSH, R0, 32)
         self.asm.alu(Alu.RSH, R0, 32)
+
+    def address_as_number(self) -> None:
+        """Turn the address in r0 into a number.
+
+        The kernel restricts what is done with addresses, for example in loops and with an index
+        that it does not know. It takes what a helper has copied for a number.
+        """
+        asm = self.asm
+        slot, copy = self.push(), self.push()
+        asm.mov(R1, R10)
+        asm.add(R1, copy)
+        asm.mov(R2, 8)
+        asm.mov(R3, R10)
+        asm.add(R3, slot)
+        asm.call(Helper.PROBE_READ_KERNEL)
+        asm.load(R0, R10, copy)
+        self.pop()
+        self.pop()
 
     def unbind(self) -> None:
         """Let the verifier know nothing of the number in r0; r1 is changed.

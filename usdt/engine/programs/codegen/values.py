@@ -119,27 +119,9 @@ class ValueEmitter:
                 of = self.in_memory(what)
                 self.asm.mov(R0, of.base)
                 self.asm.add(R0, of.offset)
-                self.address_as_number()
+                self.numbers.address_as_number()
             place = self.frame.variable(variable, 8)
             self.asm.store(place.base, place.offset, R0)
-
-    def address_as_number(self) -> None:
-        """Turn the address in r0 into a number.
-
-        The kernel restricts what is done with addresses, for example in loops and with an index
-        that it does not know. It takes what a helper has copied for a number.
-        """
-        asm = self.asm
-        slot, copy = self.numbers.push(), self.numbers.push()
-        asm.mov(R1, R10)
-        asm.add(R1, copy)
-        asm.mov(R2, 8)
-        asm.mov(R3, R10)
-        asm.add(R3, slot)
-        asm.call(Helper.PROBE_READ_KERNEL)
-        asm.load(R0, R10, copy)
-        self.numbers.pop()
-        self.numbers.pop()
 
     def _compute(self, what: Computation) -> None:
         match what:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.arch.locations import Constant, PerCpuAddress, Unreadable, ValueClass, ValueType
 from usdt.base.frozen import replace
+from usdt.bpf.maps import possible_cpus
+from usdt.engine.compiler.ir import U64, ArgumentValue, Arithmetic, Compare, Deref, Number
 from usdt.engine.compiler.resolve.names import resolve_register
 from usdt.engine.language import tree as language
 from usdt.engine.language.tree import StackKind
+from usdt.engine.programs.check.functions.arguments import FunctionChecker
 from usdt.engine.programs.check.nodes import constant, lvalue_of, wide
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
+    Choose,
     LowBytes,
     Read,
     ReadText,
     Scalar,
     Text,
     UserSymbol,
+    saved,
 )
 from usdt.engine.programs.types import (
+    BOOLEAN,
     ArrayType,
     BufferType,
     IntegerType,
@@ -30,10 +37,11 @@ from usdt.engine.programs.types import (
 
 if TYPE_CHECKING:
     from usdt.engine.programs.typed import Value
-from usdt.engine.programs.check.functions.arguments import FunctionChecker
 
 __all__ = ("AddressFunctions",)
 
+_ERRORS = (1 << 64) - 4095  # the lowest address that is an error: MAX_ERRNO
+_TYPES = (tree.NamedType, tree.PointerType, tree.ArrayType, tree.TypeOf)
 _MAC = 6
 _IPV6 = 16
 
@@ -66,6 +74,70 @@ class AddressFunctions(FunctionChecker):
         address = Scalar(array.address, PointerType(kernel=array.kernel), before)
         return Read(address, kind, constant(min(bytes_of(value.type), _IPV6)))
 
+    def _call_percpu_kaddr(self, node: tree.Call) -> Scalar:
+        first, *rest = self.arguments(node, 1, 2)
+        symbol = self._kernel_symbol(first, self.text(first, "the symbol of percpu_kaddr()"))
+        offsets = self._kernel_symbol(first, b"__per_cpu_offset")
+        kind = PointerType(U64, kernel=True, spelling="uint64 *")
+        if not rest:
+            return Scalar(ArgumentValue(PerCpuAddress(symbol, offsets), U64), kind)
+        cpu = self.number(rest[0], "the CPU of percpu_kaddr()")
+        kept = self.new_variable()
+        word = Arithmetic("<<", saved(kept), Number(3, U64), U64)
+        at = Arithmetic("+", word, Number(offsets, U64), U64)
+        moved = Arithmetic("+", Deref(at, U64, None, kernel=True), Number(symbol, U64), U64)
+        there = Compare("<", saved(kept), Number(possible_cpus(), U64), U64)
+        chosen = Choose(Scalar(there, BOOLEAN), Scalar(moved, kind), constant(0))
+        return self.step(chosen, kind, ((kept, cpu),))
+
+    def _call_uaddr(self, node: tree.Call) -> Scalar:
+        (first,) = self.arguments(node, 1, 1)
+        name = self.text(first, "the symbol of uaddr()").decode("utf-8", "surrogateescape")
+        site = self.site
+        if site.kind not in ("uprobe", "uretprobe", "usdt"):
+            raise self.error(node, f"uaddr() is of programs: {site.kind} is no probe of one")
+        found = site.scope.arguments.get(name)
+        if found is None or not isinstance(first, tree.String):
+            raise self.error(
+                first, f"uaddr(): {site.scope.probe}: its file has no variable {name!r}"
+            )
+        if isinstance(found.fetch, Unreadable):
+            raise self.error(first, f"uaddr(): {found.fetch.reason}")
+        if site.returns and not isinstance(found.fetch, Constant):
+            why = "the address depends on where the function is, which its return does not know"
+            raise self.error(node, f"uaddr(): {why}: keep it at the entry, in a map by tid")
+        size = found.type.size if found.type.size in (1, 2, 4, 8) else 8
+        target = ValueType(ValueClass.UNSIGNED, size)
+        return Scalar(
+            ArgumentValue(found.fetch, U64), PointerType(target, spelling=f"uint{8 * size} *")
+        )
+
+    def _call_is_err(self, node: tree.Call) -> Value:
+        (first,) = self.arguments(node, 1, 1)
+        where = (node.start, node.end)
+        number = tree.Cast(tree.NamedType("", "uint64", *where), first, *where)
+        return self.value(tree.Binary(">=", number, tree.Integer(_ERRORS, *where), *where))
+
+    def _call_container_of(self, node: tree.Call) -> Value:
+        if len(node.arguments) != 3:
+            raise self.error(node, "container_of() takes an address, a type and a member")
+        address, kind, member = node.arguments
+        path: list[str] = []
+        while isinstance(member, tree.Member):
+            path.insert(0, member.name)
+            member = member.object
+        if (
+            isinstance(address, _TYPES)
+            or not isinstance(kind, _TYPES)
+            or not isinstance(member, tree.Identifier)
+        ):
+            raise self.error(node, "container_of() takes an address, a type and a member")
+        where = (node.start, node.end)
+        offset = tree.OffsetOf(kind, (member.name, *path), *where)
+        number = tree.Cast(tree.NamedType("", "uint64", *where), address, *where)
+        start = tree.Binary("-", number, offset, *where)
+        return self.value(tree.Cast(tree.PointerType(kind, *where), start, *where))
+
     def _call_macaddr(self, node: tree.Call) -> Value:
         (first,) = self.arguments(node, 1, 1)
         value = self.value(first)
@@ -90,16 +162,18 @@ class AddressFunctions(FunctionChecker):
         return Scalar(wide(number), PointerType(kernel=kernel), number.before)
 
     def _call_kaddr(self, node: tree.Call) -> Scalar:
+        (first,) = self.arguments(node, 1, 1)
+        return constant(self._kernel_symbol(first, self.text(first, "the symbol of kaddr()")))
+
+    def _kernel_symbol(self, node: tree.Expression, name: bytes) -> int:
         from usdt.engine.output.kernel_symbols import address_of  # noqa: PLC0415 - few programs
 
-        (first,) = self.arguments(node, 1, 1)
-        name = self.text(first, "the symbol of kaddr()")
         address = address_of(name)
         if address is None:
             shown = name.decode("utf-8", "backslashreplace")
             reason = "/proc/kallsyms shows no address of it (see kernel.kptr_restrict)"
-            raise self.error(first, f"Failed to resolve kernel symbol: {shown}: {reason}")
-        return constant(address)
+            raise self.error(node, f"Failed to resolve kernel symbol: {shown}: {reason}")
+        return address
 
     def _call_usym(self, node: tree.Call) -> Value:
         (first,) = self.arguments(node, 1, 1)

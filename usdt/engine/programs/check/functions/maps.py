@@ -16,13 +16,16 @@ from usdt.engine.programs.typed import (
     MapLength,
     Scalar,
     SetVariable,
+    StackOf,
     Statement,
+    TextLength,
     Value,
     saved,
 )
 from usdt.engine.programs.types import (
     BOOLEAN,
     INT64,
+    spelled,
 )
 
 __all__ = ("MapFunctions",)
@@ -37,6 +40,13 @@ class MapFunctions(FunctionChecker):
             raise self.error(whole, "has_key() takes a map and a key")
         found = self.entries_of(whole)
         return self.step(HasKey(found.variable, self.key(found, key)), BOOLEAN)
+
+    def _call___has_key(self, node: tree.Call) -> Scalar:
+        # bpftrace's own function, which takes the addresses of both.
+        given = [_under_address(one) for one in node.arguments]
+        if len(given) != 2 or not isinstance(given[0], tree.Map):
+            raise self.error(node, "__has_key() takes the addresses of a map and of a variable")
+        return self._call_has_key(replace(node, function="has_key", arguments=tuple(given)))
 
     def _call_find(self, node: tree.Call) -> Scalar:
         whole, key, result = self.arguments(node, 3, 3)
@@ -64,9 +74,16 @@ class MapFunctions(FunctionChecker):
     def _call_len(self, node: tree.Call) -> Scalar:
         (first,) = self.arguments(node, 1, 1)
         if not isinstance(first, tree.Map):
-            raise self.error(first, "len() takes a map")
+            return self._frames(first)
         found = self.entries_of(first)
         return self.step(MapLength(found.variable), INT64)
+
+    def _frames(self, node: tree.Expression) -> Scalar:
+        value = self.value(node)
+        if not isinstance(value, StackOf):
+            reason = f"len() takes a map, kstack or ustack, not {spelled(value.type)}"
+            raise self.error(node, reason)
+        return self.step(TextLength(value), INT64)
 
     def _of_map(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
         (first,) = self.arguments(node, 1, 1)
@@ -101,3 +118,10 @@ class MapFunctions(FunctionChecker):
             self.entries_of(one)
             made.append(Delete(state.variable, key))
         return tuple(made)
+
+
+def _under_address(node: tree.Expression | tree.Type) -> tree.Expression | tree.Type:
+    # What (void *)&x is the address of.
+    while isinstance(node, tree.Cast):
+        node = node.operand
+    return node.operand if isinstance(node, tree.Unary) and node.op == "&" else node
