@@ -31,6 +31,7 @@ VALUES = {
     "verbose": 0,
     "buffering": "line",
     "folders": (),
+    "headers": (),
     "dry_run": False,
     "info": False,
     "mode": None,

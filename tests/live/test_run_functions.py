@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ import pytest
 from usdt.arch.pt_regs import instruction_pointer
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.machine import KERNEL_MACHINE
+from usdt.tracefs.mount import tracefs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,3 +229,38 @@ def test_the_context_has_the_registers(run: Run, tmp_path: Path) -> None:
         ' { print(((struct saved *)ctx).ip == reg("ip")); exit(); }'
     )
     assert run(text, command=str(program)) == "true\n"
+
+
+def test_debugf_writes_into_the_kernels_trace(run: Run) -> None:
+    name = f"debugf {os.getpid()}"
+    text = f'BEGIN {{ $s = "text"; debugf("{name} %s %d %x", $s, -1, 255); exit(); }}'
+    assert run(text) == ""
+    assert f"{name} text -1 ff" in (tracefs() / "trace").read_text()
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ('debugf("%5d", 1)', "the kernel prints numbers as %d, %u and %x, and %s and %p, not %5d"),
+        ('debugf("%d%d%d%d", 1, 2, 3, 4)', "the kernel prints at most 3 values, not 4"),
+        ('debugf("%s", kstack)', "debugf() prints numbers and strings, not kstack"),
+    ],
+)
+def test_what_the_kernel_cannot_print(run: Run, call: str, reason: str) -> None:
+    with pytest.raises(LanguageError, match=re.escape(reason)):
+        run(f"BEGIN {{ {call}; exit(); }}")
+
+
+def test_raw_stacks_are_not_indented(run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "work"
+    (tmp_path / "work.c").write_text(_C)
+    subprocess.run(("gcc", "-O1", "-o", program, tmp_path / "work.c"), check=True)
+    text = f"uprobe:{program}:work {{ print(ustack(raw, 1)); exit(); }}"
+    assert re.fullmatch(r"\n[0-9a-f]+\n\n", run(text, command=str(program)))
+
+
+def test_headers_of_the_command_line(run: Run, tmp_path: Path) -> None:
+    header = tmp_path / "known.h"
+    header.write_text("#define KNOWN 2\n")
+    text = "BEGIN { print(strerror(KNOWN)); exit(); }"
+    assert run(text, headers=(str(header),)) == "No such file or directory\n"

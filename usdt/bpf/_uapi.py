@@ -134,6 +134,7 @@ class Helper(enum.IntEnum):
     MAP_UPDATE_ELEM = 2
     MAP_DELETE_ELEM = 3
     KTIME_GET_NS = 5
+    TRACE_PRINTK = 6
     GET_PRANDOM_U32 = 7
     TAIL_CALL = 12
     GET_SMP_PROCESSOR_ID = 8

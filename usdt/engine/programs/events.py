@@ -34,6 +34,7 @@ class EventKind(enum.Enum):
     RETURN = "return"  # of a probe of the kind test
     TIME = "time"
     JOIN = "join"
+    DEBUG = "debug"  # debugf(): it goes to the kernel's trace, not to user space
     WARNING = "warning"  # of the toolkit: a division by 0
 
 

@@ -50,6 +50,7 @@ def prepare_program(
     *,
     unsafe: bool,
     folders: Sequence[str] = (),
+    headers: Sequence[str] = (),
     mode: str = "",
 ) -> PreparedProgram:
     """Parse a program.
@@ -60,13 +61,15 @@ def prepare_program(
             ``--name=value``, ``--name``.
         unsafe: whether functions that change the system are allowed.
         folders: where headers are looked for, besides the usual places.
+        headers: headers that are included before the program.
         mode: ``test`` or ``bench``: the program has these probes alone; else all others.
 
     Raises:
         ProgramError: the program is not valid, or has no such probes; the error names the place.
     """
     folder = os.path.dirname(source.name)  # noqa: PTH120 - pathlib costs an import
-    program = parse_program(source, read_header=header_reader(folder, folders))
+    reader = header_reader(folder, folders)
+    program = parse_program(source, read_header=reader, headers=headers)
     program = expand_macros(source, program)
     settings = settings_of(program, source)
     state = ProgramState(

@@ -60,6 +60,9 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 )
 @click.option("-I", "folders", multiple=True, metavar="DIR", help="Look for headers here as well.")
 @click.option(
+    *("--include", "headers"), multiple=True, metavar="FILE", help="Include this header before."
+)
+@click.option(
     *("-l", "listing"),
     is_flag=True,
     help="List probes instead: those of the program, or that match a pattern such as 't:sched:*'.",

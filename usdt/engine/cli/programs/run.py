@@ -53,6 +53,7 @@ def run_program(values: dict[str, Any]) -> int:
         words,
         unsafe=values["unsafe"],
         folders=values["folders"],
+        headers=values["headers"],
         mode=values["mode"] or "",
     )
     if missing_capabilities():

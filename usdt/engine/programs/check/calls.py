@@ -10,7 +10,7 @@ from usdt.base.text import closest
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import U64, Arithmetic, Convert, Deref, Number
 from usdt.engine.programs.check.builtins import BUILTINS
-from usdt.engine.programs.check.formats import check_format
+from usdt.engine.programs.check.formats import check_format, check_kernel_format
 from usdt.engine.programs.check.functions.addresses import AddressFunctions
 from usdt.engine.programs.check.functions.aggregates import AGGREGATES, AggregateFunctions
 from usdt.engine.programs.check.functions.maps import MapFunctions
@@ -37,16 +37,18 @@ from usdt.engine.programs.types import (
     IntegerType,
     ShownAs,
     StringType,
+    is_number,
     spelled,
 )
 from usdt.engine.programs.walk import parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.compiler.ir import Node
     from usdt.engine.programs.events import Event
     from usdt.engine.programs.typed import Value
+    from usdt.engine.programs.types import Type
 
 __all__ = ("CallChecker",)
 
@@ -65,6 +67,7 @@ _PRINTING = {
     "warnf": EventKind.WARNF,
     "system": EventKind.SYSTEM,
     "cat": EventKind.CAT,
+    "debugf": EventKind.DEBUG,
 }
 _SAID = {"errorf": "ERROR", "warnf": "WARNING"}
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
@@ -182,9 +185,17 @@ class CallChecker(
             self.key_type(value, one)
         types = tuple(value.type for value in values)
         check_format(text, types, lambda why: self.error(first, f"{node.function}(): {why}"))
+        if kind is EventKind.DEBUG:
+            self._check_debug(node, text, types)
         if node.function in _SAID:
             text = self.message(node, _SAID[node.function], text)
         return self._send(self.state.event(kind, types, text), *values)
+
+    def _check_debug(self, node: tree.Call, text: str, types: Sequence[Type]) -> None:
+        check_kernel_format(text, lambda why: self.error(node, f"debugf(): {why}"))
+        for kind in types:
+            if not is_number(kind) and not isinstance(kind, StringType):
+                raise self.error(node, f"debugf() prints numbers and strings, not {spelled(kind)}")
 
     def _send(self, event: Event, *values: Value) -> tuple[Statement, ...]:
         within = [one.event.kind for one in parts(values) if isinstance(one, Emit)]

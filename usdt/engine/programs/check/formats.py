@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
     from usdt.engine.programs.types import Type
 
-__all__ = ("Conversion", "check_format", "conversions")
+__all__ = ("Conversion", "check_format", "check_kernel_format", "conversions")
 
 _CONVERSION = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?:\.(?P<precision>\d*))?(?P<size>hh|h|ll|l|j|z|t)?"
     r"(?P<letter>r[xh]|[%a-zA-Z])"
 )
 _NUMBERS = frozenset("duixXocp")
+_OF_KERNEL, _MOST_OF_KERNEL = "duixps", 3  # conversions of bpf_trace_printk(), and values
 
 
 @frozen
@@ -91,6 +92,22 @@ def check_format(text: str, types: Sequence[Type], error: Callable[[str], Except
         if not _fits(conversion.letter, kind):
             shown = f"%{conversion.size}{conversion.letter}"
             raise error(f"{shown} does not go with {spelled(kind)}")
+
+
+def check_kernel_format(text: str, error: Callable[[str], Exception]) -> None:
+    """Check that the kernel can print a format, which fits its values.
+
+    Raises:
+        Exception: what ``error`` returns for the reason.
+    """
+    *wanted, _ = conversions(text)
+    if len(wanted) > _MOST_OF_KERNEL:
+        raise error(f"the kernel prints at most {_MOST_OF_KERNEL} values, not {len(wanted)}")
+    for one in wanted:
+        plain = not one.flags and not one.width and one.precision is None
+        if not plain or one.letter not in _OF_KERNEL or one.size not in ("", "l", "ll"):
+            shown = f"%{one.flags}{one.width}{one.size}{one.letter}"
+            raise error(f"the kernel prints numbers as %d, %u and %x, and %s and %p, not {shown}")
 
 
 def _fits(letter: str, kind: Type) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Jump
 from usdt.engine.compiler.codegen.model import EXIT
 from usdt.engine.compiler.codegen.record import EVENTS
 from usdt.engine.programs.codegen.aggregates import emit_add
@@ -19,6 +19,7 @@ from usdt.engine.programs.codegen.frame import (
 )
 from usdt.engine.programs.codegen.names import map_name
 from usdt.engine.programs.codegen.values import ValueEmitter
+from usdt.engine.programs.events import Event, EventKind
 from usdt.engine.programs.typed import (
     AddToMap,
     Delete,
@@ -32,8 +33,9 @@ from usdt.engine.programs.typed import (
     Scalar,
     SetMap,
     SetVariable,
+    Text,
 )
-from usdt.engine.programs.types import size_of
+from usdt.engine.programs.types import StringType, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +103,8 @@ class StatementEmitter(ValueEmitter):
                 self.key(key)
                 self.asm.load_map(R1, map_name(variable))
                 self.asm.call(Helper.MAP_DELETE_ELEM)
+            case Emit(event=Event(kind=EventKind.DEBUG)):
+                self._print_to_trace(statement)
             case Emit():
                 self._emit(statement)
             case Evaluate(value=value):
@@ -181,6 +185,29 @@ class StatementEmitter(ValueEmitter):
         if outer is not None:
             asm.load(R8, R10, outer)
             self.numbers.pop()
+
+    def _print_to_trace(self, statement: Emit) -> None:
+        # The kernel formats what it puts into its trace: bpf_trace_printk().
+        asm = self.asm
+        slots = []
+        for value in statement.values:
+            if isinstance(value, Scalar):
+                self.number(value)
+            else:
+                place = self.in_memory(value)
+                asm.mov(R0, place.base)
+                asm.add(R0, place.offset)
+            slots.append(self.frame.push())
+            asm.store(R10, slots[-1], R0)
+        text = statement.event.text.encode("utf-8", "surrogateescape") + b"\0"
+        form = self.frame.temporary(len(text))
+        self.put(Text(text, StringType(len(text))), form)
+        for register, slot in zip((R3, R4, R5), slots, strict=False):
+            asm.load(register, R10, slot)
+        asm.mov(R1, form.base)
+        asm.add(R1, form.offset)
+        asm.mov(R2, len(text))
+        asm.call(Helper.TRACE_PRINTK)
 
     def _if(self, statement: If) -> None:
         asm = self.asm

@@ -173,7 +173,8 @@ def shown(type_: Type, value: Any, symbols: Symbols) -> str:
             if not frames:
                 return symbols.user(number, pid)
             lines = symbols.stack(type_, number, pid)
-            return "".join(f"\n        {line}" for line in lines) + "\n"
+            indent = "" if type_.mode == "raw" else " " * 8
+            return "".join(f"\n{indent}{line}" for line in lines) + "\n"
         case NoType():  # a member that is no integer, such as a floating-point number
             return "null"
         case AggregateType():

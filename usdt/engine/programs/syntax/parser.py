@@ -35,7 +35,7 @@ from usdt.engine.programs.syntax.tree import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from usdt.engine.programs.syntax.defines import Define
     from usdt.engine.programs.syntax.source import Source
@@ -61,7 +61,10 @@ def _no_header(path: str) -> str | None:
 
 
 def parse_program(
-    source: Source, *, read_header: Callable[[str], str | None] = _no_header
+    source: Source,
+    *,
+    read_header: Callable[[str], str | None] = _no_header,
+    headers: Sequence[str] = (),
 ) -> Program:
     """Parse a program.
 
@@ -69,6 +72,7 @@ def parse_program(
         source: its text.
         read_header: path as in ``#include <path>`` → the text of the header; None: it is not there,
             and the line is ignored.
+        headers: paths of headers that are included before.
 
     Raises:
         ProgramError: it is not valid; the error names the file, the line and the column.
@@ -76,7 +80,7 @@ def parse_program(
     if len(source.text) > MAX_LENGTH:
         reason = f"{len(source.text)} characters are too many: a program has at most {MAX_LENGTH}"
         raise source.error(0, reason)
-    clean = preprocess(source, _PREDEFINED, read_header)
+    clean = preprocess(source, _PREDEFINED, read_header, headers)
     return _ProgramParser(source, clean.text, clean.defines).program()
 
 

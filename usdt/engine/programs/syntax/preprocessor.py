@@ -18,7 +18,7 @@ from usdt.engine.programs.syntax.conditions import condition_holds
 from usdt.engine.programs.syntax.defines import Define, read_define
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.programs.syntax.source import Source
 
@@ -71,7 +71,10 @@ class _Condition:
 
 
 def preprocess(
-    source: Source, predefined: dict[str, str], read_header: Callable[[str], str | None]
+    source: Source,
+    predefined: dict[str, str],
+    read_header: Callable[[str], str | None],
+    headers: Sequence[str] = (),
 ) -> Preprocessed:
     """Replace comments and directives by blanks.
 
@@ -79,11 +82,15 @@ def preprocess(
         source: the program.
         predefined: names that are defined from the start → their text.
         read_header: path as in ``#include <path>`` → the text of the header; None: not there.
+        headers: paths of headers that are included before.
 
     Raises:
         ProgramError: a comment or condition is not closed, or a directive is not known.
     """
-    return _Preprocessor(source, predefined, read_header).run()
+    made = _Preprocessor(source, predefined, read_header)
+    for path in headers:
+        made.include(path)
+    return made.run()
 
 
 class _Preprocessor:
@@ -194,6 +201,10 @@ class _Preprocessor:
         if found is None:
             reason = f'#include needs <FILE> or "FILE", found {quotable(rest)}'
             raise self.source.error(start, reason)
-        header = self.read_header(found["system"] or found["local"])
+        self.include(found["system"] or found["local"])
+
+    def include(self, path: str) -> None:
+        """Take the constants of a header."""
+        header = self.read_header(path)
         for name, value in _HEADER_CONSTANT.findall(header or ""):
             self.defines.setdefault(name, Define(name, None, value))
