@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fork_server import run
 from json_schema import check_lines
 from planning import plan
 from recordings import make, record
@@ -17,14 +17,12 @@ from recordings import make, record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_USDT = Path(sys.executable).with_name("usdt")
+_USDT = str(Path(sys.executable).with_name("usdt"))
 
 
 def usdt(*words: object, code: int = 0) -> tuple[list[str], list[str]]:
     """Run the command; return the lines on standard output, and those on standard error."""
-    done = subprocess.run(
-        [_USDT, *map(str, words)], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run([_USDT, *map(str, words)], timeout=60)
     assert "Traceback" not in done.stderr
     assert done.returncode == code, done.stderr
     check_lines([*map(str, words)], done.stdout.splitlines())

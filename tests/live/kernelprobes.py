@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fork_server import run
 from patience import patient
 from streams import answers
 from tracing_tools import KPROBE, Tool
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = ("events_of", "kprobe", "program", "results", "tracing_kernel")
 
@@ -21,15 +24,7 @@ def kprobe(
     *words: object, code: int = 0, command: str = KPROBE
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; its exit code is checked, and that no traceback was seen."""
-    done = subprocess.run(
-        [command, *map(str, words)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        check=False,
-        timeout=_TIMEOUT,
-    )
+    done = run([command, *map(str, words)], timeout=_TIMEOUT)
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr, done.stderr
     done.stdout = answers(words, done.stdout)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from fork_server import run
 from java_programs import compiled, java
 from profile_formats import pprof_samples, speedscope_file
 from skips import requires_root
 from tracing_tools import usdt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = requires_root
 
@@ -22,8 +20,8 @@ _PROBE = "uprobe:libc:malloc"
 
 
 def _usdt(*words: object, code: int = 0, program: str = "usdt") -> str:
-    command = [sys.executable, "-m", program, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    command = str(Path(sys.executable).with_name(program))
+    done = run([command, *map(str, words)], timeout=120)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
 

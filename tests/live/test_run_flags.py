@@ -10,17 +10,18 @@ import time
 from pathlib import Path
 
 import pytest
+from fork_server import run
 from patience import patient
 from symbol_programs import compiled
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("ringbuf")]
 
-_COMMAND = Path(sys.executable).with_name("usdt")
+_COMMAND = str(Path(sys.executable).with_name("usdt"))
 
 
 def _run(*words: str, code: int = 0) -> tuple[str, str]:
     command = [_COMMAND, "run", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = run(command, timeout=60)
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
 

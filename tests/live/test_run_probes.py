@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 from fixtures import build
+from fork_server import run as run_command
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("ringbuf")]
 
-_COMMAND = Path(sys.executable).with_name("usdt")
+_COMMAND = str(Path(sys.executable).with_name("usdt"))
 
 
 def run(text: str, *words: str) -> list[str]:
     """Run a program; return the lines that it prints, without empty ones."""
     command = [_COMMAND, "run", "-e", text, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = run_command(command, timeout=60)
+    assert done.returncode == 0, done.stderr
     return [line for line in done.stdout.splitlines() if line]
 
 
@@ -128,7 +130,7 @@ _LISTED = {
 
 def _list(*words: str, code: int = 0) -> set[str]:
     command = [_COMMAND, "run", "-l", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = run_command(command, timeout=60)
     assert done.returncode == code, done.stderr
     return {*(done.stderr if code else done.stdout).splitlines()}
 

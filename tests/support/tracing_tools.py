@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from fork_server import run, started
 from json_schema import check_lines
 from streams import answers, is_about
 
@@ -87,14 +88,7 @@ class Tool:
         self.lines: list[str] = []
         self.errors: list[str] = []
         self.began = time.monotonic()
-        self.process = subprocess.Popen(
-            self.words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="surrogateescape",
-        )
+        self.process = started(self.words)
         streams = ((self.process.stdout, self.lines), (self.process.stderr, self.errors))
         self._readers = [
             threading.Thread(target=_collect, args=pair, daemon=True) for pair in streams
@@ -235,16 +229,20 @@ def run_usdt(
     stdout: Any = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; of a JSON stream, show what is behind its header."""
-    done = subprocess.run(
-        [*before, USDT, *map(str, words)],
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="surrogateescape",
-        check=False,
-        timeout=timeout,
-    )
+    command = [*before, USDT, *map(str, words)]
+    if stdout is subprocess.PIPE:
+        done = run(command, timeout=timeout)
+    else:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+            timeout=timeout,
+        )
     if done.stdout is not None:
         done.stdout = answers(words, done.stdout)
     return done

@@ -1,0 +1,287 @@
+"""Commands forked from a process that has imported them, where a test run starts thousands.
+
+Most of what a start of ``usdt`` costs is imports. ``started(words)`` forks the command from a
+server that has done them, one for each worker of pytest-xdist. All else is real: a process of its
+own with these words, this environment and folder, and its end is that of the installed script.
+
+What a fork cannot have starts as for users: a command behind another program, an environment
+that changes how Python starts, and every command where pytest has no workers, as in ``make
+test-vm`` or for a test run by itself. ``USDT_COLD=1`` in the environment has all start so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+__all__ = ("Command", "run", "started")
+
+#: Imported by nearly every command that traces, and what these import.
+_IMPORTED = (
+    *("usdt.cli.group", "usdt.cli.files.selection", "usdt.engine.cli.trace"),
+    *("usdt.engine.cli.aggregates.commands", "usdt.engine.cli.programs.run"),
+    *("usdt.engine.cli.completion.values", "usdt.engine.cli.target_options"),
+    *("usdt.engine.cli.aggregate_options", "usdt.engine.cli.programs.text_output"),
+    *("usdt.engine.aggregate.session", "usdt.engine.output.formatters.json"),
+    *("usdt.engine.programs.syntax.parser", "usdt.engine.programs.prepared"),
+    *("usdt.engine.programs.output.writer", "usdt.engine.run.programs"),
+    *("usdt.targets.provider", "usdt.probes.argspec", "usdt.bpf.perf.sideband"),
+    *("kprobe.cli.group", "kprobe.tracepoints.provider", "kprobe.functions"),
+    *("kprobe.tracepoints.catalog", "usdt.engine.runtime.attach.kernel_events"),
+)
+_SCRIPTS = frozenset(str(Path(sys.executable).with_name(name)) for name in ("usdt", "kprobe"))
+#: Variables that Python reads when it starts.
+_OF_PYTHON = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
+_ALIVE = 2.0  # seconds between two looks whether the tests still run
+_READY = b"ready\n"
+
+
+class Command:
+    """A running command, with those members of subprocess.Popen that tests use; text streams."""
+
+    def __init__(self, words: list[str], server: str) -> None:
+        """Have the server fork the command; its stdin is empty."""
+        self.args = words
+        self.returncode: int | None = None
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        out, its_out = os.pipe()
+        err, its_err = os.pipe()
+        try:
+            self._connection.connect(server)
+            request = {"argv": words, "env": dict(os.environ), "cwd": os.getcwd()}  # noqa: PTH109
+            text = json.dumps(request).encode()
+            socket.send_fds(self._connection, [len(text).to_bytes(4, "big")], [its_out, its_err])
+            self._connection.sendall(text)
+        finally:
+            os.close(its_out)
+            os.close(its_err)
+        self.stdout: IO[str] = open(out, errors="surrogateescape")  # noqa: SIM115, PTH123
+        self.stderr: IO[str] = open(err, errors="surrogateescape")  # noqa: SIM115, PTH123
+        self.pid = self._number()
+
+    def _number(self) -> int:
+        got = b""
+        while len(got) < 4:
+            part = self._connection.recv(4 - len(got))
+            assert part, f"the server of {self.args} has ended"
+            got += part
+        return int.from_bytes(got, "big", signed=True)
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the signal that ended it; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; subprocess.TimeoutExpired if it does not come in so many seconds."""
+        if self.returncode is None:
+            waiting = select.poll()
+            waiting.register(self._connection, select.POLLIN)
+            if not waiting.poll(None if timeout is None else timeout * 1000):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = os.waitstatus_to_exitcode(self._number())
+            self._connection.close()
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Read both streams until the command has ended; subprocess.TimeoutExpired as in wait()."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        texts = {self.stdout: "", self.stderr: ""}
+
+        def read(stream: IO[str]) -> None:
+            with stream:
+                texts[stream] = stream.read()
+
+        readers = [threading.Thread(target=read, args=(stream,), daemon=True) for stream in texts]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return texts[self.stdout], texts[self.stderr]
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once; harmless when repeated."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+
+def started(words: list[str]) -> Command | subprocess.Popen[str]:
+    """Start a command with empty stdin and pipes behind it."""
+    if _forkable(words):
+        return Command(words, _server())
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, text=True, errors="surrogateescape", **pipes
+    )
+
+
+def run(words: list[str], *, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command with empty stdin to its end, as subprocess.run() does."""
+    process = started(words)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(words, process.wait(), out, err)
+
+
+def _forkable(words: list[str]) -> bool:
+    return (
+        "PYTEST_XDIST_WORKER" in os.environ
+        and not os.environ.get("USDT_COLD")
+        and words[0] in _SCRIPTS
+        and _python_environment() == _AT_START
+    )
+
+
+def _python_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_OF_PYTHON)}
+
+
+_AT_START = _python_environment()
+
+
+@functools.cache
+def _server() -> str:
+    """The address of this worker's server, which runs as long as the worker."""
+    address = f"\0usdt-tests-{os.getpid()}"
+    process = subprocess.Popen(
+        [sys.executable, __file__, address[1:]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        if process.stdout.readline() != _READY:
+            msg = f"no server of commands: {process.stderr.read().decode()}"
+            raise AssertionError(msg)
+    atexit.register(_end, process)
+    return address
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+class _Server:
+    """Forks a command for each connection, and tells its process ID and its end."""
+
+    def __init__(self, address: str) -> None:
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(f"\0{address}")
+        self._listener.listen(64)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._connections: dict[int, tuple[int, socket.socket]] = {}  # by descriptor of the process
+
+    def serve(self) -> list[str]:
+        """Serve until the tests have ended; returns only in commands, with their words."""
+        tests = os.getppid()
+        os.write(1, _READY)
+        while os.getppid() == tests:
+            for key, _ in self._selector.select(_ALIVE):
+                if key.fileobj is not self._listener:
+                    self._tell(key.fd)
+                elif words := self._fork():
+                    return words
+        sys.exit()
+
+    def _fork(self) -> list[str]:
+        connection, _ = self._listener.accept()
+        size, descriptors, _, _ = socket.recv_fds(connection, 4, 2)
+        request = json.loads(_received(connection, int.from_bytes(size, "big")))
+        pid = os.fork()
+        if not pid:
+            connection.close()
+            self._become(request, descriptors)
+            return list(request["argv"])
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.sendall(pid.to_bytes(4, "big"))
+        process = os.pidfd_open(pid)
+        self._connections[process] = pid, connection
+        self._selector.register(process, selectors.EVENT_READ)
+        return []
+
+    def _become(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        """Keep nothing of the server's but what it has imported."""
+        for process, (_, connection) in self._connections.items():
+            os.close(process)
+            connection.close()
+        self._selector.close()
+        self._listener.close()
+        for number, descriptor in enumerate(descriptors, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(request["env"])
+        time.tzset()
+        os.chdir(request["cwd"])
+
+    def _tell(self, process: int) -> None:
+        pid, connection = self._connections.pop(process)
+        self._selector.unregister(process)
+        os.close(process)
+        _, status = os.waitpid(pid, 0)
+        with contextlib.suppress(OSError), connection:
+            connection.sendall(status.to_bytes(4, "big"))
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    got = bytearray()
+    while len(got) < size:
+        part = connection.recv(size - len(got))
+        if not part:
+            raise EOFError
+        got += part
+    return bytes(got)
+
+
+def _main() -> NoReturn:
+    import gc
+
+    sys.path[0] = str(Path(sys.executable).parent)  # that of the script
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    sys.argv = _Server(sys.argv[1]).serve()
+    name = Path(sys.argv[0]).name
+    Path("/proc/self/comm").write_text(name)
+    sys.exit(importlib.import_module(f"{name}.cli").main())
+
+
+if __name__ == "__main__":
+    _main()
