@@ -11,6 +11,7 @@ from usdt.btf.lookup import find_type
 from usdt.dwarf.index.files import DebugFiles
 from usdt.dwarf.index.index import DebugIndex
 from usdt.dwarf.index.nested_functions import NestedFunctions
+from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
 from usdt.dwarf.index.unit_functions import UnitFunctions
 from usdt.dwarf.types import functions as fn
 from usdt.dwarf.types.convert import Converter
@@ -335,8 +336,26 @@ class DebugInfo(Closeable):
     def _nested_functions(self) -> NestedFunctions:
         return NestedFunctions(self._files)
 
+    def _type_at(self, kind: TypeKind, name: str) -> DiePosition | None:
+        index = self.__dict__.get("_index") or self._cached_index
+        if index is None:
+            try:
+                return self._type_search.find(kind, name)
+            except NotSearchable:
+                index = self._index
+        found: DiePosition | None = index.type(kind, name)
+        return found
+
+    @functools.cached_property
+    def _cached_index(self) -> DebugIndex | None:
+        return DebugIndex.cached(self._files)
+
+    @functools.cached_property
+    def _type_search(self) -> TypeSearch:
+        return TypeSearch(self._files)
+
     def _search(self, kind: TypeKind, name: str) -> Die | None:
-        die_position = self._index.type(kind, name)
+        die_position = self._type_at(kind, name)
         if die_position is None:
             return self._search_class(kind, name)
         die = self._die(die_position)
@@ -348,7 +367,7 @@ class DebugInfo(Closeable):
         if not separator:
             return None
         for owner in (TypeKind.STRUCT, TypeKind.UNION):
-            die_position = self._index.type(owner, outer)
+            die_position = self._type_at(owner, outer)
             if die_position is not None:
                 for one in self._die(die_position).children(*_TAGS[kind]):
                     if one.text() == last:

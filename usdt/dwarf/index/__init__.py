@@ -5,5 +5,6 @@ abbrev_skim       abbreviation tables prepared for skipping entries quickly
 indexer           one pass over a unit
 index             the result, cached
 unit_functions    functions by address without the index: only their unit is read
+type_search       types by name without the index: their bytes are searched
 nested_functions  functions inside functions, which the index omits
 """

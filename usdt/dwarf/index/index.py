@@ -88,21 +88,24 @@ class DebugIndex:
         Raises:
             DwarfError: the debug information is damaged.
         """
-        identities = " ".join(part.sections.elf.path for part in files.parts[1:])
-        key = f"{files.main.sections.identity} {identities}"
-        cached = cache.load(key, "index")
-        if cached is not None:
-            try:
-                made = cls(cached, len(files.numbers))
-            except ValueError:
-                made = None
-            if made is not None and made.is_current:  # otherwise it is outdated
-                return made
+        made = cls.cached(files)
+        if made is not None:
+            return made
         data = build(files)
         # The index is incomplete while a file of split debug information is missing.
         if files.missing is None:
-            cache.store(key, "index", lambda: iter((data,)))
+            cache.store(_key(files), "index", lambda: iter((data,)))
         return cls(memoryview(data), len(files.numbers))
+
+    @classmethod
+    def cached(cls, files: DebugFiles) -> DebugIndex | None:
+        """Return the cached index of a file; None if there is none, or it is outdated."""
+        data = cache.load(_key(files), "index")
+        try:
+            made = None if data is None else cls(data, len(files.numbers))
+        except ValueError:
+            return None
+        return made if made is not None and made.is_current else None
 
     def function(self, address: int) -> list[DiePosition]:
         """Return the positions of the functions that begin at an address."""
@@ -160,6 +163,11 @@ class DebugIndex:
         for line in self._text.split(b"\n"):
             if line.startswith(mark):
                 yield line[1:].partition(b"\t")[0].decode("utf-8", "surrogateescape")
+
+
+def _key(files: DebugFiles) -> str:
+    identities = " ".join(part.sections.elf.path for part in files.parts[1:])
+    return f"{files.main.sections.identity} {identities}"
 
 
 def _stamp(path: str) -> str:

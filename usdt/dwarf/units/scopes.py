@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
     from usdt.dwarf.units.units import Unit
 
-__all__ = ("ANONYMOUS", "Scopes")
+__all__ = ("ANONYMOUS", "PLAIN_LANGUAGES", "Scopes")
 
 ANONYMOUS = "(anonymous namespace)"  # the text of gdb and the demanglers
 
 _SCOPES = frozenset((Tag.NAMESPACE, Tag.STRUCTURE, Tag.CLASS, Tag.UNION, Tag.INTERFACE))
 _MAX_DEPTH = 64  # scopes in a name
-_PLAIN = frozenset((0x0001, 0x0002, 0x000C, 0x001D, 0x002C, 0x8001))  # C, assembly: no scopes
+PLAIN_LANGUAGES = frozenset(
+    (0x0001, 0x0002, 0x000C, 0x001D, 0x002C, 0x8001)
+)  # C, assembly: no scopes
 
 
 class Scopes:
@@ -45,7 +47,7 @@ class Scopes:
         self._below: dict[int, array[int]] = {}  # entry → positions of its children
         self._names: dict[int, str] = {}
         language = unit.integer(unit.root, At.LANGUAGE, 0) or 0
-        self._flat = language in _PLAIN
+        self._flat = language in PLAIN_LANGUAGES
 
     def prefix(self, at: int) -> str:
         """Return the qualification of the entry at a position: "" or "a::b::"."""

@@ -363,11 +363,17 @@ class DebugFile:
 
     def unit_containing(self, at: int) -> tuple[Unit, int]:
         """Return the unit that contains a position of ``.debug_info``, and the offset in it."""
+        index = self.number_containing(at)
+        if index is None:
+            raise MalformedDwarf(f"no unit at {at:#x}")
+        header = self._headers[index]
+        return self.unit(header), at - header.at
+
+    def number_containing(self, at: int) -> int | None:
+        """Return the number of the unit that contains a position; None if none does."""
         self._read_headers(at + 1)
         index = bisect.bisect_right(self._starts, at) - 1
-        if index < 0 or at >= self.headers[index].end:
-            raise MalformedDwarf(f"no unit at {at:#x}")
-        return self.unit(self.headers[index]), at - self.headers[index].at
+        return None if index < 0 or at >= self._headers[index].end else index
 
     @functools.cached_property
     def abbreviation_bytes(self) -> bytes:

@@ -1,0 +1,99 @@
+"""Types by name without the index: the same as the index has, or the index is asked."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from debug_programs import CXX_SOURCE, compiled
+from skips import need_program
+
+from usdt.dwarf.index import index
+from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
+from usdt.dwarf.info import DebugInfo
+from usdt.dwarf.units.constants import TypeKind
+from usdt.elf.file import ElfFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUILDS = [
+    pytest.param("gcc", ("-gdwarf-5",), id="gcc, DWARF 5"),
+    pytest.param("gcc", ("-gdwarf-4", "-gz"), id="gcc, DWARF 4, compressed"),
+    pytest.param("g++", ("-gdwarf-5",), id="g++, DWARF 5"),
+    pytest.param("clang", ("-gdwarf-4",), id="clang, DWARF 4"),
+]
+
+
+@pytest.fixture(autouse=True)
+def cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No index of an earlier run."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(("compiler", "options"), BUILDS)
+def test_it_finds_what_the_index_has(
+    tmp_path: Path, compiler: str, options: tuple[str, ...]
+) -> None:
+    source = {"source": CXX_SOURCE} if compiler == "g++" else {}
+    program = compiled(tmp_path, compiler, *options, **source)
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+        search = TypeSearch(info._files)
+        listed = [(kind, name, position) for kind, name, position in info._index.types()]
+        found = [(kind, name, search.find(kind, name)) for kind, name, _ in listed]
+        assert len(listed) > 5
+        assert found == listed
+        assert all(search.find(kind, "absent_everywhere") is None for kind in TypeKind)
+
+
+def test_a_type_needs_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = compiled(tmp_path, "gcc")
+    monkeypatch.setattr(index, "build", None)
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+        assert info.btf.size_of(info.type_id("struct point")) == 8
+
+
+SHARED_ENDS = """
+struct waypoint { int x; };
+struct point { int x, y; };
+struct viewpoint { int x, y, z; };
+struct viewpoint a; struct point b; struct waypoint c;
+int main(void) { return a.x + b.x + c.x; }
+"""
+
+
+def test_names_that_are_the_ends_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = compiled(tmp_path, "gcc", source=SHARED_ENDS)
+    monkeypatch.setattr(index, "build", None)
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+        sizes = [
+            info.btf.size_of(info.type_id(f"struct {one}point")) for one in ("way", "", "view")
+        ]
+    assert sizes == [4, 8, 12]
+
+
+OTHER_UNIT = "struct hidden { long a, b, c; }; struct hidden hidden_one;"
+
+
+def test_a_declared_type_is_found_in_another_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_program("gcc")
+    (tmp_path / "one.c").write_text(
+        "struct hidden; struct hidden *known; int main(void) { return known != 0; }"
+    )
+    (tmp_path / "two.c").write_text(OTHER_UNIT)
+    command = ["gcc", "-g", "one.c", "two.c", "-o", "program"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    monkeypatch.setattr(index, "build", None)
+    with ElfFile(tmp_path / "program") as elf, DebugInfo.of(elf) as info:
+        assert info.btf.size_of(info.type_id("struct hidden")) == 24
+
+
+def test_split_debug_information_is_left_to_the_index(tmp_path: Path) -> None:
+    program = compiled(tmp_path, "gcc", "-gdwarf-5", "-gsplit-dwarf")
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+        with pytest.raises(NotSearchable):
+            TypeSearch(info._files).find(TypeKind.STRUCT, "point")
+        assert info.btf.size_of(info.type_id("struct point")) == 8

@@ -1,0 +1,231 @@
+"""Types by name without the index: search the bytes of the name, and read the units that have it.
+
+A name is a string in ``.debug_str``, which entries refer to by its position, or it is in the entry
+itself. Searching ``.debug_info`` for these bytes is a hundred times as fast as reading its
+entries. Most types are found in one of the first units; what is not found is not there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import TYPE_CHECKING
+
+from usdt.base.text import encoded
+from usdt.dwarf.index.abbrev_skim import TYPE, AbbrevDecl, AbbrevSection
+from usdt.dwarf.index.files import DiePosition
+from usdt.dwarf.index.indexer import UnitIndexer
+from usdt.dwarf.units.constants import At, TypeKind
+from usdt.dwarf.units.errors import DAMAGE, DwarfError
+from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from usdt.dwarf.index.abbrev_skim import AbbrevTable
+    from usdt.dwarf.index.files import DebugFiles
+    from usdt.dwarf.units.sections import SectionBytes
+    from usdt.dwarf.units.units import UnitHeader
+
+__all__ = ("NotSearchable", "TypeSearch")
+
+_PIECE = 1 << 20  # bytes that are searched at once
+_MAX_ENDS = 8  # strings with the same end; of more, not all are tried
+_MAX_STRINGS = 1 << 16  # that end with a name
+_MAX_WHOLE = 32  # strings that are a name or a part of it
+_MAX_PARTS = 16  # of a qualified name
+_MAX_STRING = 256  # bytes of a string before its end that are compared
+_MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
+_MAX_READ = 32 << 20  # bytes of units; likewise
+_MAX_TABLES = 1 << 12
+_PLAIN_KINDS = (TypeKind.TYPEDEF, TypeKind.BASE)
+
+
+class NotSearchable(DwarfError):  # noqa: N818 - what it is
+    """Only the index tells whether there is a type."""
+
+
+class TypeSearch:
+    """The types of a file by name.
+
+    Args:
+        files: the files with the debug information.
+    """
+
+    def __init__(self, files: DebugFiles) -> None:
+        self._main = files.main
+        self._files = files
+        self._abbreviations: AbbrevSection | None = None
+        self._found: dict[str, DiePosition | None] = {}  # kind and name → position
+        self._tables: dict[int, _NamesAt] = {}
+        self._units: dict[int, frozenset[str]] = {}  # of those that were read: kinds and names
+        self._searched = self._read = 0
+
+    def find(self, kind: TypeKind, name: str) -> DiePosition | None:
+        """Return the position of the type of a kind and a qualified name; None if there is none.
+
+        Raises:
+            NotSearchable: only the index tells.
+        """
+        key = f"{kind.value}{name}"
+        if key not in self._found:
+            try:
+                self._found[key] = self._search(kind, name)
+            except DAMAGE as err:
+                raise NotSearchable(str(err)) from err  # the index says what is damaged
+        return self._found[key]
+
+    def _search(self, kind: TypeKind, name: str) -> DiePosition | None:
+        whole, ends = self._patterns(name)
+        # GNU ld sorts strings by their ends, and the first of those with an end has its entries.
+        few = ends if len(ends) <= _MAX_ENDS else [*ends[:2], ends[-1]]
+        if self._looked_for(kind, name, whole + few):
+            return self._found.get(f"{kind.value}{name}")
+        if len(few) < len(ends):
+            raise NotSearchable("a name that ends many strings")
+        if self._main.damage or any(one.encoding.offset_size != 4 for one in self._main.headers):
+            raise NotSearchable(self._main.damage or "64-bit DWARF")
+        return None
+
+    def _looked_for(self, kind: TypeKind, name: str, patterns: list[bytes]) -> bool:
+        # True if the unit was found that tells.
+        wanted = frozenset(TypeKind) if kind in _PLAIN_KINDS else frozenset((kind,))
+        keys = {one: f"{one.value}{name}" for one in wanted}
+        letters = frozenset(one.value for one in wanted)
+        data = self._main.sections[".debug_info"]
+        for at in self._hits(patterns):
+            number, header = self._unit_at(at)
+            if number not in self._units:
+                if not self._names_of(header).may_define(data, at, letters):
+                    continue
+                self._read_unit(number, header)
+            if self._found.get(keys[kind]) is not None:
+                return True
+            if not self._units[number].isdisjoint(keys.values()) and not self._is_plain(header):
+                # In C++ and Rust, the name of a class is that of no other type.
+                for one in TypeKind:
+                    self._found.setdefault(f"{one.value}{name}", None)
+                return True
+        return False
+
+    def _patterns(self, name: str) -> tuple[list[bytes], list[bytes]]:
+        # The bytes of whole strings, and of longer ones that end so, sorted. An entry has the last
+        # part of a qualified name, and "::" is in template arguments, too.
+        sections = self._main.sections
+        elsewhere = any(one in sections for one in (".debug_str_offsets", ".debug_addr"))
+        if elsewhere or len(self._files.parts) > 1 or self._files.missing_file or not name:
+            raise NotSearchable("names are in other files or sections")
+        words = name.split("::")
+        if len(words) > _MAX_PARTS or "\0" in name:
+            raise NotSearchable("a name of many parts")
+        whole: list[bytes] = []
+        ends: list[tuple[bytes, bytes]] = []
+        for first in range(len(words)):
+            text = encoded("::".join(words[first:])) + b"\0"
+            whole.append(text)
+            for at, before in _strings(sections[".debug_str"], text):
+                pattern = struct.pack(f"{sections.mark}I", at)
+                if before:
+                    ends.append((before[::-1], pattern))
+                else:
+                    whole.append(pattern)
+            if len(whole) > _MAX_WHOLE or len(ends) > _MAX_STRINGS:
+                raise NotSearchable("a name that ends many strings")
+        return whole, [pattern for _, pattern in sorted(ends)]
+
+    def _hits(self, patterns: list[bytes]) -> Iterator[int]:
+        # Yields the positions of any of the patterns, nearly sorted.
+        data = self._main.sections[".debug_info"]
+        overlap = max(map(len, patterns)) - 1
+        for start in range(0, len(data), _PIECE):
+            self._searched += _PIECE
+            if self._searched > _MAX_SEARCHED:
+                raise NotSearchable("an index costs less")
+            piece = bytes(data[start : start + _PIECE + overlap])
+            yield from sorted({start + at for one in patterns for at in _in_piece(piece, one)})
+
+    def _unit_at(self, at: int) -> tuple[int, UnitHeader]:
+        number = self._main.number_containing(at)
+        header = None if number is None else self._main.header(number)
+        if number is None or header is None or header.encoding.offset_size != 4:
+            raise NotSearchable("no unit, or one of 64-bit DWARF")
+        return number, header
+
+    def _names_of(self, header: UnitHeader) -> _NamesAt:
+        found = self._tables.get(header.at)
+        if found is None:
+            if len(self._tables) >= _MAX_TABLES:
+                self._tables.clear()
+            if self._abbreviations is None:
+                self._abbreviations = AbbrevSection(self._main.abbreviation_bytes, self._files.name)
+            at = header.abbreviations + self._main.bases.get("abbrev", 0)
+            made = _NamesAt(self._abbreviations.table(at, header.encoding))
+            found = self._tables[header.at] = made
+        return found
+
+    def _read_unit(self, number: int, header: UnitHeader) -> None:
+        self._read += header.end - header.at
+        if self._read > _MAX_READ or self._abbreviations is None:
+            raise NotSearchable("an index costs less")
+        indexer = UnitIndexer(self._abbreviations)
+        indexer.add_unit(self._main.unit(header), DiePosition(number, 0))
+        for key, packed in indexer.names:
+            if self._found.get(key) is None:
+                self._found[key] = DiePosition.unpack(packed)
+        self._units[number] = frozenset(key for key, _ in indexer.names)
+
+    def _is_plain(self, header: UnitHeader) -> bool:
+        unit = self._main.unit(header)
+        return unit.integer(unit.root, At.LANGUAGE, 0) in PLAIN_LANGUAGES
+
+
+class _NamesAt:
+    # Where the names of types are in the entries of a unit: for each kind, the codes of its
+    # abbreviations and the bytes between code and name.
+    def __init__(self, table: AbbrevTable) -> None:
+        self._places: dict[str, list[tuple[bytes, int]]] = {}
+        self._unknown: set[str] = set()  # kinds with names elsewhere
+        for code, decl in itertools.chain(table.short.items(), table.long.items()):
+            if isinstance(decl, AbbrevDecl) and decl.interest == TYPE:
+                if decl.has_specification or decl.name is None or decl.name[0]:
+                    self._unknown.add(decl.kind)
+                else:
+                    place = _uleb128(code), decl.name[1]
+                    self._places.setdefault(decl.kind, []).append(place)
+
+    def may_define(self, data: SectionBytes, at: int, kinds: frozenset[str]) -> bool:
+        """Return True if what refers to a name at a position may be a type of one of the kinds."""
+        if kinds & self._unknown:
+            return True
+        return any(
+            data[at - fixed - len(code) : at - fixed] == code
+            for kind in kinds
+            for code, fixed in self._places.get(kind, ())
+        )
+
+
+def _uleb128(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _in_piece(data: bytes, wanted: bytes) -> Iterator[int]:
+    at = data.find(wanted)
+    while at >= 0:
+        yield at
+        at = data.find(wanted, at + 1)
+
+
+def _strings(data: SectionBytes, wanted: bytes) -> Iterator[tuple[int, bytes]]:
+    # Yields the positions of a string, and what precedes it where it is the end of a longer one.
+    for start in range(0, len(data), _PIECE):
+        first = max(0, start - _MAX_STRING)
+        piece = bytes(data[first : start + _PIECE + len(wanted) - 1])
+        for at in _in_piece(piece, wanted):
+            if first + at >= start:
+                before = piece[max(0, at - _MAX_STRING) : at]
+                yield first + at, before[before.rfind(b"\0") + 1 :]
