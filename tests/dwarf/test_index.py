@@ -246,7 +246,7 @@ def test_it_does_without_a_cache(
 
 
 def test_the_oldest_go_first(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_MAX_CACHE", 5000)
+    monkeypatch.setattr(cache, "MAX_CACHE", 5000)
     for number in range(4):
         before = set(kept.iterdir()) if kept.exists() else set()
         assert cache.store(f"key {number}", "x", lambda: iter((bytes(2000),))) is not None

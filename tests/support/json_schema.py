@@ -33,6 +33,7 @@ _KINDS = (
     ("ok", "checked"),
     ("function", "function"),
     ("features", "features"),
+    ("cleared", "cache"),
     ("prototype", "kernel_function"),
     ("kind", "kernel_probe"),
 )

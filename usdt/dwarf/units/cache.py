@@ -26,12 +26,23 @@ if TYPE_CHECKING:
 
     SectionBytes = memoryview | FileBytes
 
-__all__ = ("Draft", "StoredSection", "load", "new_draft", "open_section", "store")
+__all__ = (
+    "MAX_CACHE",
+    "CachedKind",
+    "Draft",
+    "StoredSection",
+    "clear",
+    "contents",
+    "load",
+    "new_draft",
+    "open_section",
+    "store",
+)
 
 _VERSION = 3
 _MAGIC = b"usdtdwrf"
 _HEADER = struct.Struct("<8sIIQ32s8x")
-_MAX_CACHE = 4 << 30  # bytes of all files together
+MAX_CACHE = 4 << 30  #: bytes of all files together
 _MAX_CHECKED = 16 << 20  # the checksum covers files up to this size, and samples of larger ones
 _SAMPLES = 64
 _SAMPLE = 1 << 16
@@ -284,17 +295,71 @@ def new_draft() -> Draft | None:
 # ------------------------------------------------------------ the size of all files
 
 
-def _prune(folder: int) -> None:
-    # Delete the least recently used files first.
+class CachedKind(NamedTuple):
+    """The files of one kind in the cache.
+
+    Attributes:
+        kind: "index", "section", "unwind"…
+        files: their number.
+        size: bytes of all of them.
+    """
+
+    kind: str
+    files: int
+    size: int
+
+
+def contents() -> tuple[str, list[CachedKind]]:
+    """Return the path of the cache's directory and what is in it, sorted; "" if there is none."""
+    folder = open_cache_folder(_OWN_FOLDERS, create=False)
+    if folder is None:
+        return "", []
+    try:
+        kinds: dict[str, CachedKind] = {}
+        for _, size, name in _files(folder):
+            kind = "" if name.startswith(".") else name.rpartition(".")[2]
+            known = kinds.get(kind, CachedKind(kind, 0, 0))
+            kinds[kind] = CachedKind(kind, known.files + 1, known.size + size)
+        path = os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115 - text
+        return path, sorted(kinds.values())
+    finally:
+        os.close(folder)
+
+
+def clear() -> None:
+    """Delete all files of the cache; running programs keep those that they use.
+
+    Raises:
+        OSError: a file cannot be deleted.
+    """
+    folder = open_cache_folder(_OWN_FOLDERS, create=False)
+    if folder is None:
+        return
+    try:
+        for _, _, name in _files(folder):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _files(folder: int) -> list[tuple[int, int, str]]:
+    # Time of the last use in nanoseconds, size in bytes, and name.
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for one in entries:
             with contextlib.suppress(OSError):
                 status = one.stat(follow_symlinks=False)
                 found.append((status.st_mtime_ns, status.st_size, one.name))
+    return found
+
+
+def _prune(folder: int) -> None:
+    # Delete the least recently used files first.
+    found = _files(folder)
     total = sum(size for _, size, _ in found)
     for _, size, name in sorted(found):
-        if total <= _MAX_CACHE:
+        if total <= MAX_CACHE:
             return
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=folder)
