@@ -88,7 +88,7 @@ _BODIES = {
             "$i = 0; print($i++ ?: 7); $i++; print($i ?: 7); print(0 ?: 0 ?: 3); print($i);"
             " print(sizeof(curtask.comm)); print(sizeof((1 ?: 2)));"
         ),
-        "7\n2\n3\n2\n16\n8\n",
+        "7\n2\n3\n2\n16\n1\n",
     ),
     "what is known before": (
         (
@@ -162,16 +162,16 @@ def test_all_fields_of_a_tracepoint_as_a_record(run: Run) -> None:
 _REFUSED = {
     "@x[0] = ();": "() has no bytes that a map can store",
     "@x[((), ())] = 1;": "((), ()) has no bytes that a map can store",
-    "print((uint8[16])1);": "int64 cannot be cast to uint8[16]",
-    "print((int32)(1, 2));": "(int64, int64) cannot be cast to int32",
+    "print((uint8[16])1);": "int8 cannot be cast to uint8[16]",
+    "print((int32)(1, 2));": "(int8, int8) cannot be cast to int32",
     '$a = "abc"; print((string[2])$a);': "string[4] cannot be cast to string[2]",
-    "print(offsetof(1, a));": "offsetof() takes a structure, not int64",
+    "print(offsetof(1, a));": "offsetof() takes a structure, not int8",
     "$x = 1; print(comptime $x);": "comptime: this is not known before the program runs",
     "if comptime pid { }": "comptime: this is not known before the program runs",
     "let $x: struct nosuch;": "no type 'struct nosuch'",
     "let $x: uint8[0];": "an array has 1 to 65536 elements, not 0",
     "let $x: uint64[60000];": "the array is larger than 65536 bytes",
-    "$r = (a=1); $r = (b=1);": "$r: (a=int64) elsewhere, here (b=int64)",
+    "$r = (a=1); $r = (b=1);": "$r: (a=int8) elsewhere, here (b=int8)",
     "$p = (int32 *)0; print(**$p);": "* follows a pointer, not int32: cast it first",
 }
 

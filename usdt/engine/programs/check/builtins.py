@@ -228,7 +228,8 @@ class BuiltinChecker(OperatorChecker):
         if value is None:
             shown = "nothing" if given is None else repr(given)
             raise TracingError(f"--{name}: expected {wanted}, found {shown}")
-        return replace(constant(value & _ALL), type=default.type)
+        kind = BOOLEAN if default.type == BOOLEAN else INT64
+        return replace(constant(value & _ALL), type=kind)
 
     def _result(self, node: tree.Expression) -> Value:
         if "return" not in self.site.scope.arguments:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.typed import Bytes, Step, Value
     from usdt.engine.programs.variables import Variable
 
-__all__ = ("constant", "lvalue_of", "pointer_of", "value_of", "wide")
+__all__ = ("constant", "literal", "lvalue_of", "pointer_of", "value_of", "wide")
 
 _BYTE = ValueType(ValueClass.BYTES, 1)
 
@@ -48,6 +48,14 @@ def constant(value: int) -> Scalar:
     """Return a constant."""
     signed = value < 1 << 63
     return Scalar(Number(value, S64 if signed else U64), INT64 if signed else UINT64)
+
+
+def literal(value: int) -> Scalar:
+    """Return a constant of the smallest signed type that holds it, as those of a program are."""
+    made = constant(value)
+    bits = (value if value >= 0 else ~value).bit_length() + 1
+    size = next((one for one in (1, 2, 4, 8) if bits <= 8 * one), 0)
+    return replace(made, type=IntegerType(size, signed=True)) if size else made
 
 
 def wide(value: Scalar) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import ValueClass, ValueType
@@ -22,7 +23,14 @@ from usdt.engine.compiler.ir import (
 from usdt.engine.compiler.resolve.conversions import moved
 from usdt.engine.language import tree as language
 from usdt.engine.programs.check.casts import CastChecker
-from usdt.engine.programs.check.nodes import constant, lvalue_of, pointer_of, value_of, wide
+from usdt.engine.programs.check.nodes import (
+    constant,
+    literal,
+    lvalue_of,
+    pointer_of,
+    value_of,
+    wide,
+)
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
@@ -65,7 +73,15 @@ if TYPE_CHECKING:
 
 __all__ = ("OperatorChecker",)
 
-_ORDER = ("==", "!=", "<", "<=", ">", ">=")
+_ORDER = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_OF_TRUTHS = ("+", "-", "&", "|", "^")  # of two truths they give one
 _CHARACTER = IntegerType(1, signed=True)
 _NOWHERE = language.Name("it", 0, 0)
 
@@ -88,6 +104,8 @@ class OperatorChecker(CastChecker):
             return replace(operand, node=inner)
         signed = node.op == "-" or inner.type.signed
         made = fold(Arithmetic(node.op, inner, None, S64 if signed else U64))
+        if node.op == "-" and isinstance(made, Number) and isinstance(operand.node, Number):
+            return replace(literal(made.value), before=operand.before)
         return Scalar(made, INT64 if signed else UINT64, operand.before)
 
     def _binary(self, node: tree.Binary) -> Value:
@@ -103,7 +121,7 @@ class OperatorChecker(CastChecker):
             return self._move(node, left, right)
         if node.op not in _ORDER:
             return self.arithmetic(node.op, left, self.divisor(node, node.op, right))
-        one, two, kind = _in_one_type(left, right)
+        one, two, kind = _in_one_type(node.op, left, right)
         made = fold(Compare(node.op, one, two, kind))
         return Scalar(made, BOOLEAN, (*left.before, *right.before))
 
@@ -121,14 +139,20 @@ class OperatorChecker(CastChecker):
 
     def arithmetic(self, op: str, left: Scalar, right: Scalar) -> Scalar:
         """Return the result of an operator on two numbers."""
-        one, two, kind = _in_one_type(left, right)
+        one, two, kind = _in_one_type(op, left, right)
         if op in ("/", "%") and two == Number(0, kind):
             return replace(constant(1), before=(*left.before, *right.before))
         if op in ("<<", ">>"):
             one, two = wide(left), wide(right)
             kind = one.type
+        before = (*left.before, *right.before)
         made = fold(Arithmetic(op, one, two, kind))
-        return Scalar(made, INT64 if kind.signed else UINT64, (*left.before, *right.before))
+        if left.type == right.type == BOOLEAN and op in _OF_TRUTHS:
+            return Scalar(fold(Not(fold(Not(made)))), BOOLEAN, before)
+        if isinstance(made, Number) and all(map(_is_literal, (left, right))):
+            return replace(literal(made.value), before=before)
+        signed = kind.signed or op == "-"
+        return Scalar(made, INT64 if signed else UINT64, before)
 
     def _logic(self, node: tree.Binary, left: Scalar, right: Scalar) -> Scalar:
         # The right side is computed only if the left one does not decide.
@@ -157,6 +181,8 @@ class OperatorChecker(CastChecker):
 
     def _compare_bytes(self, node: tree.Binary, left: Value, right: Value) -> Scalar:
         texts = isinstance(left.type, StringType) and isinstance(right.type, StringType)
+        if isinstance(left, Text) and isinstance(right, Text) and node.op in _ORDER:
+            return Scalar(Number(int(_ORDER[node.op](left.text, right.text)), S64), BOOLEAN)
         if node.op not in ("==", "!=") or isinstance(left, Scalar) or isinstance(right, Scalar):
             reason = f"{node.op} does not go with {spelled(left.type)} and {spelled(right.type)}"
             raise self.error(node, reason)
@@ -164,9 +190,6 @@ class OperatorChecker(CastChecker):
         if both is None:
             reason = f"{spelled(left.type)} and {spelled(right.type)} cannot be compared"
             raise self.error(node, reason)
-        if isinstance(left, Text) and isinstance(right, Text):
-            same = (left.text == right.text) == (node.op == "==")
-            return Scalar(Number(int(same), S64), BOOLEAN)
         if not texts:
             left, right = self.filled(left, both), self.filled(right, both)
         if isinstance(left, Scalar) or isinstance(right, Scalar):
@@ -181,7 +204,7 @@ class OperatorChecker(CastChecker):
     def choice(self, node: tree.Expression, condition: Scalar, yes: Value, no: Value) -> Value:
         """Return one of two values of one type."""
         if isinstance(yes, Scalar) and isinstance(no, Scalar):
-            kind = yes.type if yes.type == no.type else INT64
+            kind = self.state.common(yes.type, no.type) or INT64
             return self.step(Choose(condition, yes, no), kind)
         if isinstance(yes, Scalar) or isinstance(no, Scalar):
             reason = f"one side is {spelled(yes.type)}, the other {spelled(no.type)}"
@@ -355,8 +378,28 @@ class OperatorChecker(CastChecker):
         return ReadText(whole, kind) if isinstance(kind, StringType) else Read(whole, kind)
 
 
-def _in_one_type(left: Scalar, right: Scalar) -> tuple[Node, Node, ValueType]:
-    # Two numbers as ones of 64 bits, which are unsigned if one of them is; and their type.
-    one, two = wide(left), wide(right)
-    kind = S64 if one.type.signed and two.type.signed else U64
-    return fold(Convert(one, kind)), fold(Convert(two, kind)), kind
+def _in_one_type(op: str, left: Scalar, right: Scalar) -> tuple[Node, Node, ValueType]:
+    # Two numbers as ones of 64 bits, and their type. A constant is unsigned beside a number that
+    # is, unless it is negative. Of a signed and an unsigned number both are signed, as in bpftrace,
+    # but unsigned in divisions.
+    sides = (left, right)
+    unsigned = [one for one in sides if _is_unsigned(one)]
+    as_unsigned = [one for one in sides if one in unsigned or _is_natural(one)]
+    mixed = S64 if op not in ("/", "%") else U64
+    kind = S64 if op == "-" or not unsigned else U64 if len(as_unsigned) == 2 else mixed
+    return fold(Convert(wide(left), kind)), fold(Convert(wide(right), kind)), kind
+
+
+def _is_unsigned(value: Scalar) -> bool:
+    kind = value.type
+    return kind != BOOLEAN and not (isinstance(kind, IntegerType) and kind.signed)
+
+
+def _is_literal(value: Scalar) -> bool:
+    return (
+        isinstance(value.node, Number) and isinstance(value.type, IntegerType) and value.type.signed
+    )
+
+
+def _is_natural(value: Scalar) -> bool:
+    return value.type == BOOLEAN or (isinstance(value.node, Number) and value.node.value >= 0)

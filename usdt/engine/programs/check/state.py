@@ -50,6 +50,8 @@ def joined(known: Type, other: Type) -> Type | None:
             names = known.names if known.names == other.names else None
             if replace(known, names=None) == replace(other, names=None):
                 return replace(known, names=names)
+            if known.shown == other.shown and known.signed == other.signed:
+                return replace(known, size=max(known.size, other.size), names=names)
             return replace(INT64 if known.signed or other.signed else UINT64, names=names)
         case (PointerType(), PointerType()) | (PointerType(), IntegerType()):
             return known

@@ -19,7 +19,7 @@ from usdt.engine.compiler.resolve import resolve
 from usdt.engine.compiler.resolve.conversions import moved
 from usdt.engine.language import tree as language
 from usdt.engine.programs.check.fields import field_value
-from usdt.engine.programs.check.nodes import constant, pointer_of, value_of, wide
+from usdt.engine.programs.check.nodes import constant, literal, pointer_of, value_of, wide
 from usdt.engine.programs.check.state import TypeNotKnownError
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
@@ -48,6 +48,7 @@ from usdt.engine.programs.types import (
     AggregateType,
     IntegerType,
     NoType,
+    ShownAs,
     StringType,
     TupleType,
     Type,
@@ -80,6 +81,16 @@ def _is_constant(value: Value) -> bool:
         case MakeTuple(elements=elements):
             return all(map(_is_constant, elements))
     return False
+
+
+def _in_map(value: Value) -> Type:
+    # The type of a value in a map.
+    match value:
+        case Scalar(node=Number(), type=IntegerType(shown=ShownAs.NUMBER, names=None, signed=True)):
+            return INT64
+        case MakeTuple(elements=elements, type=kind):
+            return replace(kind, elements=tuple(map(_in_map, elements)))
+    return value.type
 
 
 class ValueChecker:
@@ -175,7 +186,7 @@ class ValueChecker:
     # ------------------------------------------------------------ constants
 
     def _integer(self, node: tree.Integer) -> Scalar:
-        return constant(node.value)
+        return literal(node.value)
 
     def _boolean(self, node: tree.Boolean) -> Scalar:
         return Scalar(Number(int(node.value), S64), BOOLEAN)
@@ -324,8 +335,12 @@ class ValueChecker:
         return key.type
 
     def type_in_map(self, value: Value, node: tree.Expression) -> Type:
-        """Return the type of a key or value of a map; the kernel has none of 0 bytes."""
-        kind = self.key_type(value, node)
+        """Return the type of a key or value of a map; the kernel has none of 0 bytes.
+
+        Constants have 64 bits there: probes that are found later may need them.
+        """
+        self.key_type(value, node)
+        kind = _in_map(value)
         if not size_of(kind):
             raise self.error(node, f"{spelled(kind)} has no bytes that a map can store")
         return kind
@@ -415,6 +430,10 @@ class ValueChecker:
             after = replace(before, node=moved(pointer, Number(by, S64), "+").address)
         else:
             after = replace(before, node=fold(Arithmetic("+", wide(before), Number(by, S64), S64)))
+            signed = isinstance(before.type, IntegerType) and before.type.signed
+            where = (self.site.index, self.made_at[variable.number])
+            kind = INT64 if signed else UINT64
+            self.state.widen_variable(where, target.name, kind, target.start)
         if node.prefix:
             return self.step(JoinSteps((SetVariable(variable, after),), before), before.type)
         kept = self.new_variable()
