@@ -69,6 +69,16 @@ _BODIES = {
         "@m[1] = 5; @s = 1; print((delete(@m, 1), delete(@m, 1), delete(@s)));",
         "(true, false, true)\n",
     ),
+    "numbers as names": (
+        (
+            "print((strerror(2), strerror(-2), signal_name(9), signal_name(99), signal_name(-1)));"
+            " print(syscall_name(99999));"
+        ),
+        (
+            "(No such file or directory, No such file or directory, Killed, N/A, N/A)\n"
+            "Unknown syscall\n"
+        ),
+    ),
     "other tasks": (
         (
             "print((ppid(curtask) == ppid, pcomm(curtask) == pcomm, pid(curr_ns) == pid,"
@@ -264,3 +274,10 @@ def test_headers_of_the_command_line(run: Run, tmp_path: Path) -> None:
     header.write_text("#define KNOWN 2\n")
     text = "BEGIN { print(strerror(KNOWN)); exit(); }"
     assert run(text, headers=(str(header),)) == "No such file or directory\n"
+
+
+def test_system_calls_have_names(run: Run) -> None:
+    text = "rt:sys_enter /pid == cpid/ { @[syscall_name(arg1)] = 1; }"
+    printed = run(text, command=f"{sys.executable} -c pass")
+    assert "@[execve]: 1\n" in printed
+    assert "@[exit_group]: 1\n" in printed

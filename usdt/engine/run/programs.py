@@ -13,7 +13,7 @@ from usdt.engine.programs.output.symbols import LiveSymbols
 from usdt.engine.programs.session import OWN_SIGNAL, ProgramSession
 from usdt.engine.run.attach import attach_probes
 from usdt.engine.run.options import TraceOptions
-from usdt.engine.run.registry import target_provider
+from usdt.engine.run.registry import system_call_numbers, target_provider
 
 if TYPE_CHECKING:
     import contextlib
@@ -82,7 +82,9 @@ class AttachedProgram:
         self._notices = self._passed_over(missing)
         if self.attached.command is not None:
             prepared.state.command = self.attached.command.pid
-        self.symbols = LiveSymbols(target_provider().symbolizer, self.session.stacks_of)
+        self.symbols = LiveSymbols(
+            target_provider().symbolizer, self.session.stacks_of, system_call_numbers
+        )
         stack.callback(self.symbols.close)
 
     def _make_session(self, tasks: TaskFilter) -> ProgramSession:

@@ -2,8 +2,8 @@
 
 The providers are layered above the engine, so this table names their modules instead of importing
 them. It is the only place that does so. A module is imported for the first probe of its kind. One
-more module reads debug information for the probes of the kernel. Completion in shells asks further
-modules for names.
+more module reads debug information for the probes of the kernel, one has the numbers of system
+calls. Completion in shells asks further modules for names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.run.protocols import ProbeProvider, TargetProvider, VariableTypeReader
@@ -25,6 +25,7 @@ __all__ = (
     "kind_of",
     "probe_names",
     "provider_of",
+    "system_call_numbers",
     "target_provider",
     "variable_type_reader",
 )
@@ -32,6 +33,7 @@ __all__ = (
 _FILES = "usdt.targets.provider"
 _KERNEL = "kprobe.provider"
 _NAMES = {_FILES: "usdt.targets.probe_names", _KERNEL: "kprobe.probe_names"}
+_SYSTEM_CALLS = "kprobe.tracepoints.syscall_numbers"
 _DEBUG_INFORMATION = "usdt.dwarf.variable_types"
 
 
@@ -91,6 +93,12 @@ def variable_type_reader() -> VariableTypeReader:
     """Return the function that reads types of variables in debug information."""
     reader: VariableTypeReader = import_module(_DEBUG_INFORMATION).type_of_variable
     return reader
+
+
+def system_call_numbers() -> Mapping[str, int]:
+    """Return the numbers of system calls by their names."""
+    numbers: Mapping[str, int] = import_module(_SYSTEM_CALLS).numbers()
+    return numbers
 
 
 def probe_names(

@@ -165,8 +165,8 @@ def test_numbers_that_stand_for_something() -> None:
         return shown(IntegerType(8, signed=False, shown=what), number, _NONE)
 
     assert text(ShownAs.ERROR, 2) == "No such file or directory"
-    assert text(ShownAs.SIGNAL, 9) == "SIGKILL"
-    assert text(ShownAs.SIGNAL, 999) == "999"
+    assert text(ShownAs.SIGNAL, 9) == "Killed"
+    assert text(ShownAs.SIGNAL, 999) == "N/A"
 
 
 def test_microseconds_of_a_time() -> None:

@@ -12,7 +12,7 @@ from usdt.engine.language.tree import StackKind
 from usdt.engine.output.kernel_symbols import KernelSymbols
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from usdt.bpf.maps import Map
     from usdt.engine.output.frames import Frame
@@ -30,14 +30,22 @@ class LiveSymbols:
     Args:
         user: makes the source of symbols of processes, when it is first needed.
         stacks: returns the map of stacks of so many frames.
+        system_calls: returns the numbers of system calls by name.
     """
 
-    def __init__(self, user: Callable[[], UserSymbols], stacks: Callable[[int], Map]) -> None:
+    def __init__(
+        self,
+        user: Callable[[], UserSymbols],
+        stacks: Callable[[int], Map],
+        system_calls: Callable[[], Mapping[str, int]],
+    ) -> None:
         self._make_user = user
         self._user: UserSymbols | None = None
         self._kernel: KernelSymbols | None = None
         self._cgroups: KnownCgroups | None = None
         self._stacks = stacks
+        self._system_calls = system_calls
+        self._names_of_calls: dict[int, str] | None = None
         self._offset = time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
     def _kernel_symbols(self) -> KernelSymbols:
@@ -95,6 +103,12 @@ class LiveSymbols:
             self._cgroups = KnownCgroups()
         path = self._cgroups.name(CgroupName.PATH, number)
         return f"unified:{path}" if path else str(number)
+
+    def system_call(self, number: int) -> str:
+        """Return the name of a system call."""
+        if self._names_of_calls is None:
+            self._names_of_calls = {at: name for name, at in self._system_calls().items()}
+        return self._names_of_calls.get(number & 0xFFFF_FFFF, "Unknown syscall")
 
     def time(self, nanoseconds: int, form: str) -> str:
         """Return a time of CLOCK_MONOTONIC in the form of strftime(); ``%f`` is microseconds."""

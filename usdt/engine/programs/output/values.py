@@ -51,6 +51,9 @@ class Symbols(Protocol):
     def cgroup_path(self, number: int) -> str:
         """Return the path of a cgroup."""
 
+    def system_call(self, number: int) -> str:
+        """Return the name of a system call."""
+
     def time(self, nanoseconds: int, form: str) -> str:
         """Return a time of CLOCK_MONOTONIC in the form of strftime()."""
 
@@ -195,6 +198,8 @@ def _shown_integer(type_: IntegerType, value: int, symbols: Symbols) -> str:
             return _error(value)
         case ShownAs.SIGNAL:
             return _signal(value)
+        case ShownAs.SYSTEM_CALL:
+            return symbols.system_call(value)
         case ShownAs.TIME:
             return symbols.time(value, type_.format)
     name = None if type_.names is None else type_.names.find(value)
@@ -204,16 +209,17 @@ def _shown_integer(type_: IntegerType, value: int, symbols: Symbols) -> str:
 def _error(number: int) -> str:
     import os  # noqa: PLC0415 - few programs show errors
 
-    return os.strerror(abs(number))
+    number &= 0xFFFF_FFFF  # an int, of which the kernel's are negative
+    return os.strerror(min(number, (1 << 32) - number))
 
 
 def _signal(number: int) -> str:
     import signal  # noqa: PLC0415 - few programs show signals
 
     try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)
+        return signal.strsignal(number) or "N/A"
+    except (ValueError, OverflowError):
+        return "N/A"
 
 
 def _address(data: bytes) -> str:
