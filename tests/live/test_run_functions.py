@@ -281,3 +281,16 @@ def test_system_calls_have_names(run: Run) -> None:
     printed = run(text, command=f"{sys.executable} -c pass")
     assert "@[execve]: 1\n" in printed
     assert "@[exit_group]: 1\n" in printed
+
+
+@pytest.mark.skipif(KERNEL_MACHINE != "x86_64", reason="usermode of samples is known on x86-64")
+@pytest.mark.parametrize(
+    ("code", "mode"),
+    [("while True: pass", 1), ("f = open('/dev/zero', 'rb', 0)\nwhile True: f.read(1 << 24)", 0)],
+)
+def test_samples_know_whether_a_process_is_in_user_mode(
+    run: Run, tmp_path: Path, code: str, mode: int
+) -> None:
+    (tmp_path / "busy.py").write_text(code)
+    text = f"profile:hz:999 {{ if (usermode == {mode}) {{ print(usermode); exit(); }} }}"
+    assert run(text, command=f"{sys.executable} {tmp_path}/busy.py") == f"{mode}\n"

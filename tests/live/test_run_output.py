@@ -103,8 +103,8 @@ def test_bytes_of_texts_and_addresses(run: Run) -> None:
 
 def test_usermode_says_where_a_probe_is(run: Run) -> None:
     assert run("BEGIN { print(usermode); print(usermode()); exit(); }") == "1\n1\n"
-    with pytest.raises(ProgramError, match=r"usermode is not supported yet .* kind interval"):
-        run("interval:ms:1 { print(usermode); exit(); }")
+    with pytest.raises(ProgramError, match=r"usermode is not supported yet .* kind tracepoint"):
+        run("t:syscalls:sys_enter_getpid { print(usermode); exit(); }")
 
 
 def test_symbols_are_names_without_offsets(run: Run) -> None:

@@ -6,14 +6,15 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import CurrentTask, ValueClass, ValueType
+from usdt.arch.locations import CurrentTask, Register, ValueClass, ValueType
 from usdt.base.errors import TracingError
 from usdt.base.frozen import replace
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.bpf.maps import possible_cpus
 from usdt.btf.format import Kind
-from usdt.engine.compiler.ir import S64, U64, ArgumentValue, Builtin, Number
+from usdt.engine.compiler.ir import S64, U64, ArgumentValue, Arithmetic, Builtin, Compare, Number
 from usdt.engine.compiler.resolve.btf_types import enum_names
 from usdt.engine.language.tree import StackKind
 from usdt.engine.programs.check.nodes import constant
@@ -45,7 +46,8 @@ _ALL = (1 << 64) - 1
 _TRUTHS = {"true": 1, "1": 1, "false": 0, "0": 0}
 _HIDDEN = re.compile("arg[0-9]+|return")  # what is no member of args
 _FRAMES = 127  # PERF_MAX_STACK_DEPTH
-_UINT32 = IntegerType(4, signed=False)
+_SAMPLES = ("profile", "interval", "software", "hardware", "watchpoint")
+_CODE_SEGMENT = Register(136, 8)  # cs in struct pt_regs of x86-64; its low bits are the ring
 # Built-ins of the engine, by their names here.
 _ENGINE = {"pid": "pid", "tid": "tid", "uid": "uid", "gid": "gid", "cpu": "cpu", "cgroup": "cgroup"}
 _CLOCKS = {
@@ -201,6 +203,10 @@ class BuiltinChecker(OperatorChecker):
             return constant(1)
         if kind in ("kprobe", "kretprobe", "fentry", "fexit"):
             return constant(0)
+        if kind in _SAMPLES and KERNEL_MACHINE == "x86_64":
+            ring = Arithmetic("&", ArgumentValue(_CODE_SEGMENT, U64), Number(3, U64), U64)
+            user = Compare("!=", ring, Number(0, U64), U64)
+            return Scalar(user, IntegerType(1, signed=False))
         raise self.error(node, f"usermode is not supported yet in probes of the kind {kind}")
 
     def option(self, node: tree.Call, name: str, default: Value) -> Value:
