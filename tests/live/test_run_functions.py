@@ -87,6 +87,13 @@ _BODIES = {
         ),
         "(true, true, true, true, true, true, true)\n",
     ),
+    "parts of strings": (
+        (
+            '$s = "abcdef"; print((str("abc", 2), str($s, 3), str($s, 99), strlen(str(comm, 3))));'
+            " for ($i : 0..1) { print(str($s, 3)); }"
+        ),
+        "(ab, ab, abcdef, 2)\nab\n",
+    ),
     "settings": (
         "print((config().max_strlen, config().stack_mode, config().cpp_demangle));",
         "(1024, bpftrace, true)\n",
@@ -147,6 +154,8 @@ _REFUSED = {
     "print(__has_key(1, 2));": "__has_key() takes the addresses of a map and of a variable",
     'skboutput("x", 0, 1, 0);': "skboutput(): not written yet",
     "print(dw_ustack());": "dw_ustack(): programs follow frame pointers",
+    "print(typeinfo(1));": "typeinfo is an experiment of bpftrace",
+    "print(is_str());": "is_str() takes 1 argument, 0 given",
     "print(comm(1));": "comm() takes no process ID here",
 }
 

@@ -298,6 +298,10 @@ class CastChecker(ValueChecker):
         cut = isinstance(kind, StringType) and bool(kind.trailer)  # without the NUL, as in bpftrace
         return bytes_of(kind) - cut
 
+    def _typeinfo(self, node: tree.TypeInfo) -> Value:
+        reason = "typeinfo is an experiment of bpftrace, which is off there as well"
+        raise self.error(node, f"{reason}: is_str() and the like ask about types")
+
     def _offsetof(self, node: tree.OffsetOf) -> Scalar:
         # The address of the member in a structure at 0.
         found: Value = self._nothing_at_zero(node)

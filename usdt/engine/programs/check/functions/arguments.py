@@ -27,7 +27,8 @@ class FunctionChecker(BuiltinChecker):
         found = node.arguments
         if not least <= len(found) <= most:
             takes = str(least) if least == most else f"{least} to {most}"
-            reason = f"{node.function}() takes {takes} arguments, {len(found)} given"
+            plural = "" if most == 1 else "s"
+            reason = f"{node.function}() takes {takes} argument{plural}, {len(found)} given"
             raise self.error(node, reason)
         for one in found:
             if isinstance(one, tree.NamedType | tree.PointerType | tree.ArrayType):

@@ -18,6 +18,7 @@ from usdt.engine.programs.typed import (
     Scalar,
     Text,
     TextLength,
+    saved,
 )
 from usdt.engine.programs.types import (
     BOOLEAN,
@@ -51,23 +52,33 @@ class TextFunctions(FunctionChecker):
         text = self.argument_text(first)
         value = self.value(first) if text is None else text
         limit, size = None, self.state.max_string
-        if rest:  # of what is read, with the NUL at the end
+        if rest:  # of a constant; of what is read, with the NUL at the end
             given = self.number(rest[0], "the length of str()")
             if isinstance(given.node, Number):
-                length = given.node.value + (text is not None)
+                length = given.node.value + isinstance(value, Text)
                 size = max(1, min(length, self.state.max_string))
             else:
                 limit = given
         if text is not None and limit is None:
             return Text(text.text[: size - 1], StringType(min(len(text.text) + 1, size)))
         if isinstance(value.type, StringType):
-            return value
+            return self._cut(value, size) if rest and limit is None else value
         if isinstance(value, Read) and isinstance(value.type, ArrayType):
             return ReadText(value.address, StringType(min(size, value.type.count + 1)), limit)
         if not isinstance(value, Scalar):
             raise self.error(first, f"str() reads at an address, not {spelled(value.type)}")
         cut = size == self.state.max_string and limit is None
         return ReadText(value, StringType(size, self.state.trailer if cut else ""), limit)
+
+    def _cut(self, value: Value, size: int) -> Value:
+        # A string without the bytes behind a length, with which a NUL counts.
+        if isinstance(value, Text):
+            return Text(value.text[: size - 1], StringType(min(size, len(value.text) + 1)))
+        if isinstance(value, Scalar) or bytes_of(value.type) <= size:
+            return value
+        whole = self.new_variable()
+        address = Scalar(saved(whole), PointerType(kernel=True), ((whole, value),))
+        return ReadText(address, StringType(size))
 
     def _call_buf(self, node: tree.Call) -> Value:
         first, *rest = self.arguments(node, 1, 2)
