@@ -153,6 +153,7 @@ _REFUSED = {
     'print(len("a"));': "len() takes a map, kstack or ustack, not string[2]",
     "print(__has_key(1, 2));": "__has_key() takes the addresses of a map and of a variable",
     'skboutput("x", 0, 1, 0);': "skboutput(): not written yet",
+    "print(dw_ustack);": "dw_ustack(): programs follow frame pointers",
     "print(dw_ustack());": "dw_ustack(): programs follow frame pointers",
     "print(typeinfo(1));": "typeinfo is an experiment of bpftrace",
     "print(is_str());": "is_str() takes 1 argument, 0 given",

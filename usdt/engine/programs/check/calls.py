@@ -113,7 +113,7 @@ class CallChecker(
         raise self.unknown(node)
 
     def _identifier(self, node: tree.Identifier) -> Value:
-        if node.name in WITHOUT_PARENTHESES:
+        if node.name in WITHOUT_PARENTHESES or node.name in _REFUSED:
             return self._call(tree.Call(node.name, (), node.start, node.end))
         return self.builtin(node.name, node)
 

@@ -21,7 +21,7 @@ __all__ = ("check_kernel",)
 # (07343110b293).
 _SINCE: dict[type, tuple[str, tuple[int, int]]] = {
     Loop: ("a loop in a program", (5, 17)),
-    FindText: ("strcontains()", (5, 17)),
+    FindText: ("strcontains() or strstr()", (5, 17)),
     ForMap: ("for over a map", (5, 13)),
     MapLength: ("len() of a map", (5, 13)),
     AggregateNumber: ("reading the result of count() and the like", (5, 19)),
