@@ -96,10 +96,22 @@ def reader_of(type_: Type, offset: int) -> Callable[[bytes], Any]:
         unpack = struct.Struct(f"={code if type_.signed else code.upper()}").unpack_from
         at = offset + (8 - type_.size if sys.byteorder == "big" else 0)
         return lambda data: unpack(data, at)[0]
-    if isinstance(type_, StringType) and not type_.trailer:
-        end = offset + type_.size
-        return lambda data: data[offset:end].split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+    if isinstance(type_, StringType):
+        return _reader_of_text(type_, offset)
     return lambda data: decode(type_, data, offset)
+
+
+def _reader_of_text(type_: StringType, offset: int) -> Callable[[bytes], str]:
+    end, whole, trailer = offset + type_.size, type_.size - 1, type_.trailer
+    if not trailer:
+        return lambda data: data[offset:end].split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+    def read(data: bytes) -> str:
+        text = data[offset:end].split(b"\0", 1)[0]
+        shown = text.decode("utf-8", "backslashreplace")
+        return shown + trailer if len(text) >= whole else shown
+
+    return read
 
 
 def _integer(data: bytes, offset: int, size: int, *, signed: bool) -> int:
