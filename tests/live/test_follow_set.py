@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 import select
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +23,18 @@ from tracing_tools import until
 from usdt.base.errors import TracingError
 from usdt.bpf.perf.sideband import LostRecord, MmapRecord, PerfSideband
 from usdt.engine.compiler.codegen.task_filter import FOLLOWED
+from usdt.engine.run.options import TargetOptions
 from usdt.engine.runtime.follow import FollowLosses, TaskSet
 from usdt.procfs.namespaces import nested_pid_namespace
 from usdt.procfs.process import parent
+from usdt.targets import target_set
 from usdt.targets.follow_forks import ForkFollower, descendants
+from usdt.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from usdt.targets.traced_files import TracedFile
 
 
 @pytest.fixture
@@ -212,18 +219,46 @@ def test_executable_memory_without_a_file_is_no_new_file() -> None:
         assert not [new for new in family.fresh() if new and not new.identity[1]]
 
 
+# Maps a file more often than is reported in one go.
+_MAPS = (
+    "import mmap, sys; file = open(sys.argv[1], 'rb');"
+    "[mmap.mmap(file.fileno(), 4096, flags=2, prot=5).close() for _ in range(3000)]"
+)
+
+
+def test_lost_reports_ask_for_one_scan_of_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans: list[float] = []
+
+    def scan() -> Iterator[TracedFile]:
+        scans.append(time.monotonic())
+        time.sleep(0.1)
+        yield from ()
+
+    path = tmp_path / ("a long name" * 20)
+    path.write_bytes(bytes(4096))
+    words = [sys.executable, "-c", _MAPS, path]
+    monkeypatch.setattr(target_set, "_mapped_anywhere", scan)
+    with TargetSet(TargetOptions(pids=(os.getppid(),), follow=True), None, []) as targets:
+
+        def scanned() -> bool:
+            subprocess.run(words, check=True)
+            targets.new_files()
+            return len(scans) > 3
+
+        until(scanned, "scans for what is lost")
+    assert min(after - before for before, after in itertools.pairwise(scans)) > 0.4
+
+
 def test_a_buffer_that_overflows_says_so(tmp_path: Path) -> None:
     path = tmp_path / ("a long name" * 20)
     path.write_bytes(bytes(4096))
-    code = (
-        "import mmap, sys; file = open(sys.argv[1], 'rb');"
-        "[mmap.mmap(file.fileno(), 4096, flags=2, prot=5).close() for _ in range(3000)]"
-    )
     with PerfSideband() as events:
-        subprocess.run([sys.executable, "-c", code, path], check=True)
+        subprocess.run([sys.executable, "-c", _MAPS, path], check=True)
         found = list(events.take())
         # What was lost is said as soon as something finds room again.
-        subprocess.run([sys.executable, "-c", code, path], check=True)
+        subprocess.run([sys.executable, "-c", _MAPS, path], check=True)
         found += events.take()
     assert sum(event.count for event in found if isinstance(event, LostRecord)) > 0
     assert [e for e in found if isinstance(e, MmapRecord) and e.path == bytes(path)]

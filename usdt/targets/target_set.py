@@ -46,6 +46,7 @@ RESCAN = 0.05  # seconds between two scans of a process's mappings
 RESCAN_CGROUPS = 0.25  # seconds between two scans of the processes in some cgroups
 RESCAN_ALL = 2.0  # seconds between two scans for files that any process has mapped
 RESCAN_UNCHANGED = 60.0  # of processes that report no mappings: CPUs that come online do not
+RESCAN_LOST = 4  # seconds until the next scan for what reports were lost of, for each of one
 RESCAN_SHARE = 100  # seconds until the next scan of all processes, for each of CPU time of one
 
 
@@ -83,6 +84,7 @@ class TargetSet(Closeable):
         self.following = self._follower is not None
         self._mappings = self._report_mappings() if options.all_processes else None
         self._next_full_scan = 0.0
+        self._reports_lost = False  # since the last scan of all processes
         self._maps = [MapsPoller(pid) for pid in self.pids]
         self._next_scan = time.monotonic()
         self._pidfds: dict[int, int] = {}
@@ -338,10 +340,19 @@ class TargetSet(Closeable):
         """
         found: list[TracedFile] = []
         for file in self._follower.fresh() if self._follower is not None else ():
-            found += _mapped_anywhere() if file is None else [file]
+            if file is None:
+                self._reports_lost = True
+            else:
+                found.append(file)
         if self.cgroups is not None:
             self.cgroups.update()
         now = time.monotonic()
+        if self._reports_lost and now >= self._next_full_scan:
+            # Reports are lost on busy machines, where a scan takes long: events come between two.
+            self._reports_lost = False
+            found += _mapped_anywhere()
+            ended = time.monotonic()
+            self._next_full_scan = ended + RESCAN_LOST * (ended - now)
         if now < self._next_scan:
             return found
         self._next_scan = now + (self.scan_interval or 0)
