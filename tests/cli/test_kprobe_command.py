@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_server import run as run_command
 from tracing_tools import one_error
 
 import kprobe
@@ -28,15 +29,7 @@ need_vmlinux = pytest.mark.skipif(
 
 
 def run(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [KPROBE, *map(str, words)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        check=False,
-        timeout=120,
-    )
+    return run_command([KPROBE, *map(str, words)], given=stdin, timeout=120)
 
 
 def output(*words: object, stdin: str = "") -> str:

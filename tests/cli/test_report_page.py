@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fork_server import run
 from hostile import HOSTILE
 from recordings import CASES, make, many
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from browser import Browser, Page
 
-_USDT = Path(sys.executable).with_name("usdt")
+_USDT = str(Path(sys.executable).with_name("usdt"))
 _DAY = 1_764_000_000_000_000_000
 _SECTIONS = "[...document.querySelectorAll('section')].map(one => one.id)"
 _ELEMENTS = "main img, main svg:not(.flame-chart svg), main svg image, main svg script"
@@ -27,9 +27,7 @@ _INJECTED = f"document.title.startsWith('Report') && !document.querySelector('{_
 
 def usdt(*words: object, code: int = 0, given: str = "") -> str:
     """Run the command; return what it says."""
-    done = subprocess.run(
-        [_USDT, *map(str, words)], capture_output=True, text=True, input=given, check=False
-    )
+    done = run([_USDT, *map(str, words)], given=given)
     assert "Traceback" not in done.stderr
     assert done.returncode == code, done.stderr
     return done.stderr

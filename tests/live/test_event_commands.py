@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import build
+from fork_server import run
 from patience import patient
 from tracing_tools import private, until
 
@@ -30,14 +31,7 @@ KPROBE = str(Path(sys.executable).with_name("kprobe"))
 
 def event(*words: object, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    done = subprocess.run(
-        [KPROBE, "event", *map(str, words)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patient(60),
-    )
+    done = run([KPROBE, "event", *map(str, words)], given=stdin, timeout=patient(60))
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr
     return done

@@ -6,20 +6,22 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fixtures import build
 from fork_server import run as run_command
+from tracing_tools import KPROBE, USDT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("ringbuf")]
-
-_COMMAND = str(Path(sys.executable).with_name("usdt"))
 
 
 def run(text: str, *words: str) -> list[str]:
     """Run a program; return the lines that it prints, without empty ones."""
-    command = [_COMMAND, "run", "-e", text, *words]
+    command = [USDT, "run", "-e", text, *words]
     done = run_command(command, timeout=60)
     assert done.returncode == 0, done.stderr
     return [line for line in done.stdout.splitlines() if line]
@@ -69,7 +71,7 @@ def test_probe_at_a_source_line(tmp_path: Path) -> None:
 
 def test_a_file_that_a_relative_pattern_finds_has_a_relative_path() -> None:
     path = build("default", "loop")
-    command = [_COMMAND, "run", "-l", f"usdt:./{path.name[:-1]}*:loop:hit"]
+    command = [USDT, "run", "-l", f"usdt:./{path.name[:-1]}*:loop:hit"]
     done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=True)
     assert f"usdt:./{path.name}:loop:hit" in done.stdout.splitlines()
 
@@ -89,10 +91,7 @@ def test_the_module_of_a_raw_tracepoint_is_passed_over() -> None:
 
 
 def test_each_probe_that_a_pattern_finds_is_counted() -> None:
-    kprobe = _COMMAND.with_name("kprobe")
-    listed = subprocess.run(
-        [kprobe, "list", "tracepoint:sched:sched_s*"], capture_output=True, text=True, check=True
-    )
+    listed = run_command([KPROBE, "list", "tracepoint:sched:sched_s*"], timeout=60)
     found = re.findall(r"^tracepoint:sched:sched_s", listed.stdout, re.MULTILINE)
     assert len(found) > 3
     lines = run("tracepoint:sched:sched_s* { } BEGIN { exit(); } END { }")
@@ -129,7 +128,7 @@ _LISTED = {
 
 
 def _list(*words: str, code: int = 0) -> set[str]:
-    command = [_COMMAND, "run", "-l", *words]
+    command = [USDT, "run", "-l", *words]
     done = run_command(command, timeout=60)
     assert done.returncode == code, done.stderr
     return {*(done.stderr if code else done.stdout).splitlines()}
@@ -167,8 +166,8 @@ def test_all_probes_of_the_kernel_are_listed() -> None:
 def test_warnings_are_left_out() -> None:
     text = "let @unused = hash(3); BEGIN { $z = 0; print(6 / $z); exit(); }"
     for options, warnings in ((), 2), (("--no-warnings",), 0):
-        command = [_COMMAND, "run", *options, "-e", text]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        command = [USDT, "run", *options, "-e", text]
+        done = run_command(command, timeout=60)
         assert "\n1\n" in done.stdout
         assert done.stderr.count("WARNING") == warnings
 
@@ -182,7 +181,7 @@ def test_a_pid_is_that_of_the_own_pid_namespace() -> None:
     begin = 'BEGIN { printf("%d %d\\n", pid, tid); }'
     text = begin + " t:syscalls:sys_enter_execve /cpid == pid/ { exit(); }"
     unshare = ("unshare", "--fork", "--pid", "--mount-proc")
-    command = [*unshare, _COMMAND, "run", "-q", "-e", text, "-c", "true"]
+    command = [*unshare, USDT, "run", "-q", "-e", text, "-c", "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["1", "1"]
 
@@ -197,7 +196,7 @@ def test_samples_are_those_of_the_command(kind: str) -> None:
 def test_a_signal_to_the_tracer_is_a_probe() -> None:
     probe = "self:signal:SIGUSR1"
     text = f"{probe} {{ print((1, probe)); }} {probe} {{ print((2, pid)); exit(); }}"
-    with subprocess.Popen([_COMMAND, "run", "-e", text], stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen([USDT, "run", "-e", text], stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         run.stdout.readline()  # "Attached 2 probes": the signal is handled
         run.send_signal(signal.SIGUSR1)
@@ -209,8 +208,7 @@ def test_a_signal_to_the_tracer_is_a_probe() -> None:
 def test_what_the_kernel_does_not_have_is_passed_over_if_told(probe: str) -> None:
     rest = f"{probe} {{ exit(); }} i:ms:1 {{ exit(); }}"
     assert run(f"config = {{ missing_probes = ignore }} {rest}") == ["Attached 1 probe"]
-    command = [_COMMAND, "run", "-e", rest]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = run_command([USDT, "run", "-e", rest], timeout=60)
     assert done.returncode == 1
     assert "nosuch" in done.stderr
 

@@ -48,6 +48,7 @@ _SCRIPTS = frozenset(str(Path(sys.executable).with_name(name)) for name in ("usd
 _OF_PYTHON = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 _ALIVE = 2.0  # seconds between two looks whether the tests still run
 _READY = b"ready\n"
+_TEXT: dict[str, Any] = {"text": True, "errors": "surrogateescape"}
 
 
 class Command:
@@ -137,13 +138,17 @@ def started(words: list[str]) -> Command | subprocess.Popen[str]:
     if _forkable(words):
         return Command(words, _server())
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, text=True, errors="surrogateescape", **pipes
-    )
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, **pipes, **_TEXT)
 
 
-def run(words: list[str], *, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command with empty stdin to its end, as subprocess.run() does."""
+def run(
+    words: list[str], *, given: str = "", timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, as subprocess.run() does; only one without stdin is forked."""
+    if given:
+        return subprocess.run(
+            words, input=given, capture_output=True, timeout=timeout, check=False, **_TEXT
+        )
     process = started(words)
     try:
         out, err = process.communicate(timeout=timeout)
