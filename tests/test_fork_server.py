@@ -105,6 +105,15 @@ def test_an_end_by_a_signal(start: Start) -> None:
     process.communicate()
 
 
+@pytest.mark.usefixtures("start")
+def test_a_command_that_takes_too_long() -> None:
+    before = {path.name for path in Path("/proc/self/fd").iterdir()}
+    words = [USDT, "trace", "-a", f"{build('default', 'args')}:args:count3"]
+    with pytest.raises(subprocess.TimeoutExpired):
+        fork_server.run(words, timeout=1)
+    assert {path.name for path in Path("/proc/self/fd").iterdir()} == before
+
+
 def test_what_starts_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
     monkeypatch.delenv("USDT_COLD", raising=False)

@@ -16,6 +16,7 @@ import contextlib
 import functools
 import importlib
 import json
+import math
 import os
 import select
 import selectors
@@ -23,7 +24,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -101,22 +101,26 @@ class Command:
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Read both streams until the command has ended; subprocess.TimeoutExpired as in wait()."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        texts = {self.stdout: "", self.stderr: ""}
-
-        def read(stream: IO[str]) -> None:
-            with stream:
-                texts[stream] = stream.read()
-
-        readers = [threading.Thread(target=read, args=(stream,), daemon=True) for stream in texts]
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            reader.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            if reader.is_alive():
-                raise subprocess.TimeoutExpired(self.args, timeout or 0)
-        self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return texts[self.stdout], texts[self.stderr]
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        found: dict[IO[str], bytes] = {self.stdout: b"", self.stderr: b""}
+        with selectors.DefaultSelector() as selector:
+            for stream in found:
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map():
+                left = deadline - time.monotonic()
+                ready = selector.select(None if timeout is None else max(0.0, left))
+                if not ready and left <= 0:
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0)
+                for key, _ in ready:
+                    if data := os.read(key.fd, 1 << 16):
+                        found[key.fileobj] += data  # type: ignore[index]
+                    else:
+                        selector.unregister(key.fileobj)
+        self.wait(None if timeout is None else max(0.0, deadline - time.monotonic()))
+        self.stdout.close()
+        self.stderr.close()
+        out, err = (_text(data) for data in found.values())
+        return out, err
 
     def send_signal(self, number: int) -> None:
         """Send a signal unless it has ended."""
@@ -154,7 +158,9 @@ def run(
         out, err = process.communicate(timeout=timeout)
     except BaseException:
         process.kill()
-        process.communicate()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            stream.close()  # type: ignore[union-attr]
         raise
     return subprocess.CompletedProcess(words, process.wait(), out, err)
 
@@ -166,6 +172,11 @@ def _forkable(words: list[str]) -> bool:
         and words[0] in _SCRIPTS
         and _python_environment() == _AT_START
     )
+
+
+def _text(data: bytes) -> str:
+    text = data.decode(errors="surrogateescape")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _python_environment() -> dict[str, str]:
