@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from usdt.bpf.link import Link, close_links
 from usdt.bpf.rcu import RCU_EXPEDITED, expedited_rcu
 
 _HURRIES = """
@@ -28,6 +29,9 @@ def switch() -> Path:
     path = Path(RCU_EXPEDITED)
     if not os.access(path, os.W_OK):
         pytest.skip(f"needs root: {path} is not ours to write")
+    limit = time.monotonic() + 60
+    while path.read_text().strip() != "0" and time.monotonic() < limit:
+        time.sleep(0.05)  # another test detaches from many places
     assert path.read_text().strip() == "0"
     return path
 
@@ -38,6 +42,25 @@ def test_it_is_on_meanwhile(switch: Path) -> None:
         with expedited_rcu():  # whoever turned it on turns it off
             pass
         assert switch.read_text().strip() == "1"
+    assert switch.read_text().strip() == "0"
+
+
+class Watched(Link):
+    """A link that notes the switch when it is first closed."""
+
+    def __init__(self) -> None:
+        self.seen = ""
+
+    def close(self) -> None:
+        """Note it."""
+        self.seen = self.seen or Path(RCU_EXPEDITED).read_text().strip()
+
+
+@pytest.mark.parametrize(("links", "value"), [(63, "0"), (64, "1")])
+def test_it_is_on_while_many_links_are_closed(switch: Path, links: int, value: str) -> None:
+    watched = [Watched() for _ in range(links)]
+    close_links(watched)
+    assert {link.seen for link in watched} == {value}
     assert switch.read_text().strip() == "0"
 
 

@@ -61,7 +61,7 @@ __all__ = (
     "takes_uprobe_multi",
 )
 
-_MANY = 1000  # grace periods that are worth expediting
+_MANY = 64  # links from which grace periods are expedited: each waits for two or three, of 20 ms
 _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
 _PERF_TYPE_TRACEPOINT = 2
 # struct bpf_link_info: type, id, prog_id; then by type, for a perf event its type and "missed".
