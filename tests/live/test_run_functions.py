@@ -94,6 +94,15 @@ _BODIES = {
         ),
         "(ab, ab, abcdef, 2)\nab\n",
     ),
+    "strings behind strings": (
+        (
+            '$s = "abc"; print((str_concat($s, "def"), str_concat("x", "yz"), str_concat("", $s)));'
+            ' print((str_concat(str_concat($s, $s), $s), str_concat($s, "") == "abc"));'
+            ' for ($i : 0..1) { print(str_concat($s, str_concat("-", $s))); }'
+            ' @m[str_concat($s, "k")] = str_concat("v", $s); print(@m["abck"]); clear(@m);'
+        ),
+        "(abcdef, xyz, abc)\n(abcabcabc, true)\nabc-abc\nvabc\n",
+    ),
     "settings": (
         "print((config().max_strlen, config().stack_mode, config().cpp_demangle));",
         "(1024, bpftrace, true)\n",
@@ -136,6 +145,7 @@ _REFUSED = {
     'fail("%s: %d", "found", $# + 2);': "found: 2",
     'if ($# == 0) { fail("no"); }': ":1:24: no",
     'fail("%d", pid);': "fail(): expected a constant number",
+    '$s = "a"; print(str_concat($s, 1));': "str_concat() takes a string, not int8",
     "print(strstr(1, 2));": "strstr() takes a string, not int8",
     "assert_str(1);": "assert_str() takes a string, not int8",
     'print(memcmp("a", "b", pid));': "the length of memcmp(): expected a constant number",

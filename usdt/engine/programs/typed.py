@@ -319,10 +319,11 @@ class MakeTuple:
 
 @frozen
 class Padded:
-    """A string with zeros behind it, as one of a larger type."""
+    """A string as one of a larger type: with zeros behind it, or with another string, ``after``."""
 
     value: Bytes
     type: Type
+    after: Bytes | None = None
 
 
 @frozen

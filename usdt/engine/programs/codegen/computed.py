@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump
 from usdt.bpf.maps import possible_cpus
 from usdt.engine.compiler.codegen.model import stack_flags
 from usdt.engine.programs.codegen.names import map_name
+from usdt.engine.programs.codegen.strings import emit_find_text, emit_text_length
 from usdt.engine.programs.typed import (
     AggregateNumber,
     CompareBytes,
@@ -21,13 +21,12 @@ from usdt.engine.programs.typed import (
     StackOf,
     TextLength,
 )
-from usdt.engine.programs.types import Aggregate, aligned, size_of
+from usdt.engine.programs.types import Aggregate, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from usdt.bpf.asm.assembler import Assembler
-    from usdt.bpf.asm.insn import Reg
     from usdt.engine.programs.codegen.values import ValueEmitter
     from usdt.engine.programs.typed import Computed
 
@@ -55,9 +54,9 @@ def emit_computed(
         case TextLength(text=StackOf() as stack):
             _stack_depth(emitter, stack)
         case TextLength():
-            _text_length(emitter, what)
+            emit_text_length(emitter, what)
         case FindText():
-            _find_text(emitter, what)
+            emit_find_text(emitter, what)
         case Delete():
             _delete(emitter, what)
         case _:
@@ -213,9 +212,6 @@ def _count_entry(asm: Assembler) -> None:
     asm.exit()
 
 
-# ---------------------------------------------------------------- strings
-
-
 def _stack_depth(emitter: ValueEmitter, stack: StackOf) -> None:
     # A copy of the stack tells its length; there is none of a kernel thread in user space.
     asm = emitter.asm
@@ -232,97 +228,3 @@ def _stack_depth(emitter: ValueEmitter, stack: StackOf) -> None:
     asm.mov(R0, 0)
     asm.label(there)
     asm.alu(Alu.RSH, R0, 3)
-
-
-def _text_length(emitter: ValueEmitter, what: TextLength) -> None:
-    # A copy of the string tells its length, with the NUL.
-    asm = emitter.asm
-    place = emitter.in_memory(what.text)
-    size = size_of(what.text.type)
-    copy = emitter.frame.temporary(size)
-    empty = asm.new_label("empty")
-    asm.mov(R1, copy.base)
-    asm.add(R1, copy.offset)
-    asm.mov(R2, size)
-    asm.mov(R3, place.base)
-    asm.add(R3, place.offset)
-    asm.call(Helper.PROBE_READ_KERNEL_STR)
-    asm.jump(Jump.SLE, R0, 0, empty)
-    asm.add(R0, -1)
-    asm.label(empty)
-
-
-def _find_text(emitter: ValueEmitter, what: FindText) -> None:
-    # A function looks at each place of the string. The kernel passes it the address of two slots:
-    # the scratch memory, which has the strings, and the result.
-    asm, part = emitter.asm, what.part
-    size = aligned(size_of(what.text.type))
-    room = len(part) if isinstance(part, bytes) else size_of(part.type)
-    if not room:
-        asm.mov(R0, int(not what.position))
-        return
-    # Behind the string is a NUL, and room for what is compared at its last byte.
-    place = emitter.frame.in_scratch(size + 8 + aligned(room))
-    emitter.put(what.text, place)
-    asm.store(place.base, place.offset + size, 0)
-    wanted = place
-    if not isinstance(part, bytes):
-        wanted = emitter.frame.in_scratch(aligned(room))
-        emitter.put(part, wanted)
-    found, memory = emitter.frame.push(), emitter.frame.push()
-    asm.store(R10, found, -int(what.position))
-    asm.store(R10, memory, R7)
-    name = asm.new_label("find")
-    asm.mov(R1, size)
-    asm.load_function(R2, name)
-    asm.mov(R3, R10)
-    asm.add(R3, memory)
-    asm.mov(R4, 0)
-    asm.call(Helper.LOOP)
-    asm.load(R0, R10, found)
-    each = [*part] if isinstance(part, bytes) else [None] * room
-    asm.function(
-        name,
-        functools.partial(
-            _look,
-            part=each,
-            start=place.offset,
-            wanted=wanted.offset,
-            size=size,
-            result=R1 if what.position else 1,
-        ),
-    )
-
-
-def _look(
-    asm: Assembler,
-    *,
-    part: Sequence[int | None],
-    start: int,
-    wanted: int,
-    size: int,
-    result: Reg | int,
-) -> None:
-    # r1: a place of the string; r2: the address of the slots. A byte of what is wanted is a
-    # constant, or is in memory, where it ends at a NUL.
-    other, end, same = asm.new_label("other"), asm.new_label("last"), asm.new_label("same")
-    asm.jump(Jump.GE, R1, size, end)  # never taken; gives the verifier the bound
-    asm.load(R4, R2, 0)
-    asm.mov(R3, R4)
-    asm.add(R3, R1)
-    for at, byte in enumerate(part):
-        if byte is None:
-            asm.load(R5, R4, wanted + at, 1)
-            asm.jump(Jump.EQ, R5, 0, same)
-        asm.load(R0, R3, start + at, 1)
-        if not at:
-            asm.jump(Jump.EQ, R0, 0, end)
-        asm.jump(Jump.NE, R0, R5 if byte is None else byte, other)
-    asm.label(same)
-    asm.store(R2, 8, result)
-    asm.label(end)
-    asm.mov(R0, 1)
-    asm.exit()
-    asm.label(other)
-    asm.mov(R0, 0)
-    asm.exit()

@@ -18,6 +18,7 @@ from usdt.engine.programs.codegen.frame import (
     Place,
 )
 from usdt.engine.programs.codegen.names import map_name
+from usdt.engine.programs.codegen.strings import emit_concatenated
 from usdt.engine.programs.codegen.values import ValueEmitter
 from usdt.engine.programs.events import Event, EventKind
 from usdt.engine.programs.typed import (
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.programs.codegen.values import CodeOptions
-    from usdt.engine.programs.typed import Bytes, Computed, Statement
+    from usdt.engine.programs.typed import Bytes, Computed, Padded, Statement
 
 __all__ = ("StatementEmitter",)
 
@@ -91,6 +92,10 @@ class StatementEmitter(ValueEmitter):
         """Leave a number in r0 that is computed from maps or values in memory."""
         emit_computed(self, what)
 
+    def concatenated(self, value: Padded, place: Place) -> None:
+        """Put a string with another behind it at a place."""
+        emit_concatenated(self, value, place)
+
     def _statement(self, statement: Statement) -> None:
         match statement:
             case SetVariable():
@@ -133,7 +138,7 @@ class StatementEmitter(ValueEmitter):
         elif isinstance(value, MakeTuple):  # perhaps of its own parts
             made = self.frame.temporary(size)
             self._put_filled(value, made, size)
-            self._copy(made, place, size)
+            self.copy(made, place, size)
         else:
             self._put_filled(value, place, size)
         self.frame.release(mark)

@@ -312,7 +312,7 @@ class ValueEmitter:
                 asm.mov(R2, 16)
                 asm.call(Helper.GET_CURRENT_COMM)
             case VariableBytes() | Element():
-                self._copy(self.in_memory(value), place, size_of(value.type))
+                self.copy(self.in_memory(value), place, size_of(value.type))
             case MapBytes(map=variable, key=key, type=kind):
                 absent, done = asm.new_label("absent"), asm.new_label("copied")
                 self.find(variable, key)
@@ -320,25 +320,27 @@ class ValueEmitter:
                 self._copy_from_r0(place, size_of(kind))
                 asm.goto(done)
                 asm.label(absent)
-                self._zero(place, size_of(kind))
+                self.zero(place, size_of(kind))
                 asm.label(done)
             case MakeTuple(elements=elements, type=kind, order=order):
                 for index in order or range(len(elements)):
                     mark = self.frame.mark()
                     self.put(elements[index], Place(base, offset + kind.offset(index)), fill=fill)
                     self.frame.release(mark)
+            case Padded(after=after) if after is not None:
+                self.concatenated(value, place)
             case Padded(value=inner, type=kind):
                 self.put(inner, place, fill=fill)
                 had = size_of(inner.type)
                 if fill:
-                    self._zero(Place(base, offset + had), size_of(kind) - had)
+                    self.zero(Place(base, offset + had), size_of(kind) - had)
             case ChooseBytes():
                 self._choose_bytes(value, place, fill=fill)
             case JoinBytes(statements=statements, value=inner):
                 self.statements(statements)
                 self.put(inner, place, fill=fill)
             case LowBytes(value=number, type=kind):
-                self._zero(place, size_of(kind))
+                self.zero(place, size_of(kind))
                 self.number(number)
                 asm.store(base, offset, 4)
                 asm.store(base, offset + 8, R0, 4)
@@ -346,6 +348,10 @@ class ValueEmitter:
                 self._with_process(value, place)
             case _:
                 assert_never(value)
+
+    def concatenated(self, value: Padded, place: Place) -> None:
+        """Put a string with another behind it at a place."""
+        raise NotImplementedError
 
     def _choose_bytes(self, value: ChooseBytes, place: Place, *, fill: bool) -> None:
         asm = self.asm
@@ -387,7 +393,7 @@ class ValueEmitter:
         start = place.offset + (8 if isinstance(kind, BufferType) else 0)
         length = value.limit if isinstance(value, ReadText) else value.length
         if fill or not text:
-            self._zero(place, size_of(kind))
+            self.zero(place, size_of(kind))
         slot = None
         if length is not None:
             self._length_of_read(length, size, least=int(text))
@@ -440,11 +446,13 @@ class ValueEmitter:
             else:
                 asm.store(place.base, place.offset + at, word)
 
-    def _zero(self, place: Place, size: int) -> None:
+    def zero(self, place: Place, size: int) -> None:
+        """Put zeros at a place."""
         for at in range(0, size, 8):
             self.asm.store(place.base, place.offset + at, 0)
 
-    def _copy(self, source: Place, place: Place, size: int) -> None:
+    def copy(self, source: Place, place: Place, size: int) -> None:
+        """Copy a value from a place to another."""
         if source == place:
             return
         self.asm.mov(R0, source.base)

@@ -126,6 +126,15 @@ class TextFunctions(FunctionChecker):
         looked_for = wanted.text.split(b"\0")[0] if isinstance(wanted, Text) else wanted
         return self.step(FindText(within, looked_for), BOOLEAN)
 
+    def _call_str_concat(self, node: tree.Call) -> Value:
+        first, second = (self.text_at(one, "str_concat()") for one in self.arguments(node, 2, 2))
+        if isinstance(first, Text) and isinstance(second, Text):
+            text = first.text.split(b"\0")[0] + second.text
+            return Text(text, StringType(len(text) + 1))
+        # Strings are read by words, so that each may need seven bytes more.
+        size = size_of(first.type) + size_of(second.type)
+        return Padded(first, StringType(size), second)
+
     def _call_strstr(self, node: tree.Call) -> Scalar:
         text, part = self.arguments(node, 2, 2)
         within, wanted = (self.text_at(one, "strstr()") for one in (text, part))
