@@ -146,6 +146,7 @@ _REFUSED = {
     'if ($# == 0) { fail("no"); }': ":1:24: no",
     'fail("%d", pid);': "fail(): expected a constant number",
     '$s = "a"; print(str_concat($s, 1));': "str_concat() takes a string, not int8",
+    '@s = "a"; @s = str_concat(@s, "b");': "a value of a map or a variable is made of itself",
     "print(strstr(1, 2));": "strstr() takes a string, not int8",
     "assert_str(1);": "assert_str() takes a string, not int8",
     'print(memcmp("a", "b", pid));': "the length of memcmp(): expected a constant number",

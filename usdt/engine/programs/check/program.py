@@ -50,6 +50,9 @@ def check(state: ProgramState, probes: Sequence[ProbeAt]) -> list[ProbeBody]:
         if state.changes == before and (state.guessing or not waiting):
             break
         state.guessing = state.changes == before
+    else:
+        reason = "a value of a map or a variable is made of itself and another: it has no size"
+        raise state.error(probes[0].probe.start, reason)
     _check_options(state)
     state.final = True
     return _bodies(state, checks)
