@@ -114,7 +114,7 @@ _BODIES = {
     ),
     "unsigned beside a negative constant": (
         "$n = (uint64)5; print($n > -1); print($n - 6);",
-        "true\n-1\n",
+        "false\n-1\n",
     ),
     "unroll": ("$i = 0; unroll(3) { $i += 2; } print($i);", "6\n"),
     "keys": (
@@ -143,9 +143,9 @@ _BODIES = {
         (
             "@c = count(); @c = count(); @a = avg(4); @a = avg(7); @n = min(-3); @n = min(5);"
             " @x = max(7); print((@c, @a, @n, @x)); if (@c == 2) { print(1); }"
-            " clear(@c); clear(@a); clear(@n); clear(@x);"
+            " clear(@a); clear(@n); clear(@x);"
         ),
-        "(2, 5, -3, 7)\n1\n",
+        "(2, 5, -3, 7)\n1\n@c: 2\n",
     ),
     "lengths": (
         '@h[1] = 1; @h[2] = 2; print(len(@h)); print(strlen("abcd")); clear(@h);',

@@ -381,11 +381,14 @@ class OperatorChecker(CastChecker):
 def _in_one_type(op: str, left: Scalar, right: Scalar) -> tuple[Node, Node, ValueType]:
     # Two numbers as ones of 64 bits, and their type. A constant is unsigned beside a number that
     # is, unless it is negative. Of a signed and an unsigned number both are signed, as in bpftrace,
-    # but unsigned in divisions.
+    # but unsigned in divisions. Comparisons are those of C.
     sides = (left, right)
     unsigned = [one for one in sides if _is_unsigned(one)]
     as_unsigned = [one for one in sides if one in unsigned or _is_natural(one)]
     mixed = S64 if op not in ("/", "%") else U64
+    if op in _ORDER:
+        sizes = [one.type.size for one in unsigned if isinstance(one.type, IntegerType)]
+        mixed = U64 if len(sizes) < len(unsigned) or 8 in sizes else S64
     kind = S64 if op == "-" or not unsigned else U64 if len(as_unsigned) == 2 else mixed
     return fold(Convert(wide(left), kind)), fold(Convert(wide(right), kind)), kind
 

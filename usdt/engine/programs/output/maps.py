@@ -41,7 +41,10 @@ class Row:
 
 
 def read_rows(found: MapState, made: Map | None) -> list[Row]:
-    """Return the entries of a map, sorted by value, then by key; those of tseries() by key."""
+    """Return the entries of a map, sorted by value, then by key; those of tseries() by key.
+
+    A count without keys is always there.
+    """
     if made is None or found.value is None or found.key is None:
         return []
     if found.in_array and isinstance(found.value, AggregateType):
@@ -51,6 +54,8 @@ def read_rows(found: MapState, made: Map | None) -> list[Row]:
     else:
         kind = found.value
         rows = [(decode(found.key, key), decode(kind, value)) for key, value in made.items()]
+    if not rows and not found.keyed and found.value == AggregateType(Aggregate.COUNT):
+        return [Row(None, 0)]  # as in bpftrace
     rows.sort(key=lambda row: _order(row[0]))
     if not (isinstance(found.value, AggregateType) and found.value.function is Aggregate.TSERIES):
         rows.sort(key=lambda row: _order(row[1]))
