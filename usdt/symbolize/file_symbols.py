@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ("FileSymbols",)
 
 _PAGE = 4096
+_MAX_FOUND = 1 << 16  # addresses whose symbols are kept
 
 
 class FileSymbols(Closeable):
@@ -91,6 +92,7 @@ class FileSymbols(Closeable):
         self._symbols = SymbolTables(elf, roots=roots, debug_root=debug_root, more=self._more)
         self._roots = tuple(roots)
         self._debug_root = debug_root
+        self._found: dict[int, ElfSymbol | None] = {}  # processes of one program share addresses
 
     def close(self) -> None:
         """Unmap every file; idempotent."""
@@ -146,7 +148,11 @@ class FileSymbols(Closeable):
 
     def find(self, address: int) -> ElfSymbol | None:
         """Return the symbol that covers a link-time address."""
-        return self._symbols.find(address)
+        if address not in self._found:
+            if len(self._found) >= _MAX_FOUND:
+                self._found.clear()
+            self._found[address] = self._symbols.find(address)
+        return self._found[address]
 
     def variable(self, name: str) -> int | None:
         """Return the link-time address of a variable that the file exports."""

@@ -12,10 +12,15 @@ from usdt.procfs.process import start_time
 if TYPE_CHECKING:
     from usdt.procfs.maps import Mapping
 
-__all__ = ("MAX_GENERATIONS", "MapsHistory")
+__all__ = ("MAX_GENERATIONS", "MapsHistory", "is_jit_code")
 
 MAX_GENERATIONS = 8  # older mappings kept: an unloaded library, the program before execve(2)
 _MAX_MAPPINGS = 1 << 18  # vm.max_map_count is 65,530 unless raised
+
+
+def is_jit_code(mapping: Mapping | None) -> bool:
+    """Return whether a mapping has code that is in no file."""
+    return mapping is not None and mapping.executable and not mapping.path
 
 
 class MapsHistory:
@@ -29,6 +34,7 @@ class MapsHistory:
         generation: number of changes seen.
         alive: True if /proc/PID/maps could be read the last time.
         outdated: True if the process has executed another program since the last read.
+        has_jit_code: True if a current mapping has code that is in no file.
     """
 
     def __init__(self, pid: int) -> None:
@@ -36,6 +42,7 @@ class MapsHistory:
         self.generation = 0
         self.alive = True
         self.outdated = False
+        self.has_jit_code = False
         self._start_time: int | None = None
         self._data = b""
         self._past: list[tuple[list[int], list[Mapping]]] = []
@@ -69,6 +76,7 @@ class MapsHistory:
         del self._past[MAX_GENERATIONS:]
         self.generation += 1
         self.outdated = False
+        self.has_jit_code = any(is_jit_code(one) for one in mappings)
 
     @property
     def mappings(self) -> list[Mapping]:

@@ -28,6 +28,7 @@ from usdt.engine.output.python_processes import PythonProcesses
 from usdt.procfs.mapped_files import MappedFile
 from usdt.procfs.process import processes
 from usdt.symbolize.file_cache import FileCache
+from usdt.symbolize.maps_history import is_jit_code
 from usdt.symbolize.mmap_tracker import MmapTracker
 from usdt.symbolize.process_maps import ProcessMaps
 from usdt.symbolize.sources.build_id_files import BuildIdFiles
@@ -127,7 +128,8 @@ class Symbolizer(Closeable):
         if not addresses:  # a thread of the kernel has no mappings
             return []
         process = self._current(pid)
-        if any(is_jit_code(process.history.find(address)) for address in addresses):
+        history = process.history
+        if history.has_jit_code and any(is_jit_code(history.find(one)) for one in addresses):
             process.java.suggest_frame_pointers()
         return [
             frame
@@ -469,11 +471,6 @@ def _jit_frame(process: ProcessMaps, mapping: Mapping, address: int, within: int
         return Frame(address, "", at, _module(mapping), file_id=file_id, link_address=link)
     special = mapping.path if mapping.path.startswith("[") else "[anon]"
     return Frame(address, "", 0, special, file_id=file_id, link_address=link)
-
-
-def is_jit_code(mapping: Mapping | None) -> bool:
-    """Return whether a mapping has code that is in no file."""
-    return mapping is not None and mapping.executable and not mapping.path
 
 
 def _module(mapping: Mapping) -> str:
