@@ -429,3 +429,30 @@ def test_a_full_disk_costs_the_cache_alone(
     sizes = {one.suffix: one.stat().st_size for one in kept.iterdir()}
     assert ".index" in sizes
     assert sizes.get(".section", 0) <= 1000
+
+
+@pytest.mark.usefixtures("overlapped")
+def test_an_interrupted_decompression_is_not_kept(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.urandom(5000)
+    program = with_section(
+        compiled(tmp_path, "gcc"), compressed(zlib.compress(data), size=len(data))
+    )
+    write = cache.Draft.write
+
+    def interrupted(draft: cache.Draft, data: bytes) -> None:
+        write(draft, data)
+        if draft._end > 1000:
+            raise KeyboardInterrupt
+
+    with ElfFile(program) as elf:
+        found = DebugSections(elf)
+        with monkeypatch.context() as patched:
+            patched.setattr(cache.Draft, "write", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                found[".debug_info"][4000:]
+        with pytest.raises(DwarfError, match="interrupted"):
+            found[".debug_info"][4000:]
+        found.close()
+    assert not list(kept.iterdir())

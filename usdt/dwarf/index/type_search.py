@@ -33,6 +33,7 @@ _PIECE = 1 << 20  # bytes that are searched at once
 _MAX_ENDS = 8  # strings with the same end; of more, not all are tried
 _MAX_STRINGS = 1 << 16  # that end with a name
 _MAX_WHOLE = 32  # strings that are a name or a part of it
+_MAX_HITS = 1 << 18  # places with the bytes of a name
 _MAX_PARTS = 16  # of a qualified name
 _MAX_STRING = 256  # bytes of a string before its end that are compared
 _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
@@ -129,20 +130,25 @@ class TypeSearch:
                     ends.append((before[::-1], pattern))
                 else:
                     whole.append(pattern)
-            if len(whole) > _MAX_WHOLE or len(ends) > _MAX_STRINGS:
-                raise NotSearchable("a name that ends many strings")
+                if len(whole) > _MAX_WHOLE or len(ends) > _MAX_STRINGS:
+                    raise NotSearchable("a name that ends many strings")
         return whole, [pattern for _, pattern in sorted(ends)]
 
     def _hits(self, patterns: list[bytes]) -> Iterator[int]:
         # Yields the positions of any of the patterns, nearly sorted.
         data = self._main.sections[".debug_info"]
         overlap = max(map(len, patterns)) - 1
+        hits = 0
         for start in range(0, len(data), _PIECE):
             self._searched += _PIECE
             if self._searched > _MAX_SEARCHED:
                 raise NotSearchable("an index costs less")
             piece = bytes(data[start : start + _PIECE + overlap])
-            yield from sorted({start + at for one in patterns for at in _in_piece(piece, one)})
+            found = sorted({start + at for one in patterns for at in _in_piece(piece, one)})
+            hits += len(found)
+            if hits > _MAX_HITS:
+                raise NotSearchable("a name that is everywhere")
+            yield from found
 
     def _unit_at(self, at: int) -> tuple[int, UnitHeader]:
         number = self._main.number_containing(at)

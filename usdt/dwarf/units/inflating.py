@@ -124,15 +124,18 @@ class InflatingFile(OpenFile):
                     self._pieces = self._start()
                     self._draft = cache.new_draft()
                     self._memory = None if self._draft else bytearray()
+                self._error = f"{self.name}: decompressing it was interrupted"  # by ^C, if it stays
                 try:
                     piece = next(self._pieces, b"")
                 except TracingError as err:
                     self._error = str(err)
                     raise
+                if piece or self._ready < self._size:
+                    self._write(piece)
+                    self._ready += len(piece)
+                self._error = ""
                 if not piece and self._ready >= self._size:
                     return  # nothing follows, as it should be
-                self._write(piece)
-                self._ready += len(piece)
 
     def _write(self, piece: bytes) -> None:
         if self._draft is not None:
