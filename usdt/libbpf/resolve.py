@@ -193,8 +193,9 @@ def _attach_sites(
             elif site.dead is None:
                 live.append(site)
     known: dict[tuple[str, int], Spec] = {}
-    points = points_of(replace(probe, sites=tuple(live)), open_path, pid=wanted.pid)
-    for point, site in zip(points, live, strict=True):
+    traceable = replace(probe, sites=tuple(live))
+    # No name for the generator: with an error's frames, it would live on and keep the file open.
+    for point, site in zip(points_of(traceable, open_path, pid=wanted.pid), live, strict=True):
         operands = probe.operands(site)
         relative = any(operand.symbol for operand in operands)
         key = (site.args if operands else "", site.address if relative else 0)
