@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -67,16 +68,28 @@ def test_fields_by_name_and_type() -> None:
     }
 
 
+_NAPS = """\
+import time
+with open("/proc/self/comm", "w") as file:
+    file.write("napper/7")
+while True:
+    time.sleep(0.01)
+"""
+
+
 def test_predicates_on_text_in_the_record() -> None:
-    with tracing_kernel(
-        *("trace", "--json", "-d", "30", "-n", "3"),
-        'tracepoint:sched:sched_switch(next_comm == "swapper/*", prev_comm, next_pid, next_comm)',
-    ) as tool:
-        events = tool.wait_end()
+    probe = 'sched:sched_switch(next_comm == "napper/*", prev_comm, next_pid, next_comm)'
+    words = ("trace", "--json", "-d", "30", "-n", "3", f"tracepoint:{probe}")
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", _NAPS]) as napper:
+        try:
+            with tracing_kernel(*words) as tool:
+                events = tool.wait_end()
+        finally:
+            napper.kill()
     assert len(events) == 3
     for event in events:
-        assert event["args"]["next_pid"] == 0
-        assert event["args"]["next_comm"].startswith("swapper/")
+        assert event["args"]["next_pid"] == napper.pid
+        assert event["args"]["next_comm"] == "napper/7"
         assert event["args"]["prev_comm"] == event["comm"]
 
 
