@@ -6,10 +6,10 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from debug_programs import CXX_SOURCE, compiled
+from debug_programs import CXX_SOURCE, compiled, layout
 from skips import need_program
 
-from usdt.dwarf.index import index
+from usdt.dwarf.index import index, type_search
 from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units.constants import TypeKind
@@ -52,6 +52,18 @@ def test_a_type_needs_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(index, "build", None)
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         assert info.btf.size_of(info.type_id("struct point")) == 8
+
+
+def test_answers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = compiled(tmp_path, "gcc")
+    monkeypatch.setattr(type_search, "_MIN_SEARCHED", 0)
+    found = []
+    for searches in (True, False):
+        with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+            found.append(layout(info, "struct point"))
+        if searches:
+            monkeypatch.setattr(TypeSearch, "_search", None)
+    assert found[0] == found[1]
 
 
 SHARED_ENDS = """

@@ -15,6 +15,7 @@ __all__ = ("cache",)
 _KINDS = {
     "index": "functions, types and variables of files, by name",
     "section": "decompressed debug information",
+    "types": "where types are that were asked for",
     "unwind": "unwind tables, compiled",
 }
 

@@ -102,6 +102,9 @@ class DebugInfo(Closeable):
         """Close every opened file; types that were already created remain usable."""
         self.btf.close()
         self._scopes.clear()
+        search = self.__dict__.pop("_type_search", None)
+        if search is not None:
+            search.close()
         for name in ("_variables", "_code_scopes", "_inlined"):
             self.__dict__.pop(name, None)
         self._files.close()

@@ -15,6 +15,7 @@ from usdt.base.text import encoded
 from usdt.dwarf.index.abbrev_skim import TYPE, AbbrevDecl, AbbrevSection
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
+from usdt.dwarf.units import cache
 from usdt.dwarf.units.constants import At, TypeKind
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
@@ -39,6 +40,9 @@ _MAX_STRING = 256  # bytes of a string before its end that are compared
 _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
 _MAX_READ = 32 << 20  # bytes of units; likewise
 _MAX_TABLES = 1 << 12
+_MIN_SEARCHED = 4 << 20  # bytes; answers that took less are not kept
+_MAX_ANSWERS = 1 << 14  # that are kept for later runs
+_KIND = "types"  # of files of the cache
 _PLAIN_KINDS = (TypeKind.TYPEDEF, TypeKind.BASE)
 
 
@@ -58,6 +62,8 @@ class TypeSearch:
         self._files = files
         self._abbreviations: AbbrevSection | None = None
         self._found: dict[str, DiePosition | None] = {}  # kind and name → position
+        self._answers = _load(files)  # of earlier runs: the same for what was asked
+        self._new = 0
         self._tables: dict[int, _NamesAt] = {}
         self._units: dict[int, frozenset[str]] = {}  # of those that were read: kinds and names
         self._searched = self._read = 0
@@ -69,12 +75,28 @@ class TypeSearch:
             NotSearchable: only the index tells.
         """
         key = f"{kind.value}{name}"
-        if key not in self._found:
-            try:
-                self._found[key] = self._search(kind, name)
-            except DAMAGE as err:
-                raise NotSearchable(str(err)) from err  # the index says what is damaged
-        return self._found[key]
+        if key not in self._answers:
+            if key not in self._found:
+                try:
+                    self._found[key] = self._search(kind, name)
+                except DAMAGE as err:
+                    raise NotSearchable(str(err)) from err  # the index says what is damaged
+            self._answers[key] = self._found[key]
+            self._new += 1
+        return self._answers[key]
+
+    def close(self) -> None:
+        """Leave the answers to later runs, unless they took little; idempotent."""
+        if not self._new or self._searched < _MIN_SEARCHED or len(self._answers) > _MAX_ANSWERS:
+            return
+        self._new = 0
+        lines = [
+            f"{key}\t{'' if position is None else format(position.packed, 'x')}\n"
+            for key, position in self._answers.items()
+            if key.isprintable()
+        ]
+        text = encoded("".join(lines))
+        cache.store(self._main.sections.identity, _KIND, lambda: iter((text,)))
 
     def _search(self, kind: TypeKind, name: str) -> DiePosition | None:
         whole, ends = self._patterns(name)
@@ -140,10 +162,10 @@ class TypeSearch:
         overlap = max(map(len, patterns)) - 1
         hits = 0
         for start in range(0, len(data), _PIECE):
-            self._searched += _PIECE
+            piece = bytes(data[start : start + _PIECE + overlap])
+            self._searched += len(piece)
             if self._searched > _MAX_SEARCHED:
                 raise NotSearchable("an index costs less")
-            piece = bytes(data[start : start + _PIECE + overlap])
             found = sorted({start + at for one in patterns for at in _in_piece(piece, one)})
             hits += len(found)
             if hits > _MAX_HITS:
@@ -183,6 +205,21 @@ class TypeSearch:
     def _is_plain(self, header: UnitHeader) -> bool:
         unit = self._main.unit(header)
         return unit.integer(unit.root, At.LANGUAGE, 0) in PLAIN_LANGUAGES
+
+
+def _load(files: DebugFiles) -> dict[str, DiePosition | None]:
+    data = cache.load(files.main.sections.identity, _KIND)
+    found: dict[str, DiePosition | None] = {}
+    if data is None:
+        return found
+    for line in bytes(data).decode("utf-8", "surrogateescape").split("\n"):
+        key, tab, position = line.rpartition("\t")
+        try:
+            if tab:
+                found[key] = DiePosition.unpack(int(position, 16)) if position else None
+        except ValueError:
+            return {}
+    return found
 
 
 class _NamesAt:
