@@ -35,6 +35,7 @@ VALUES = {
     "dry_run": False,
     "info": False,
     "mode": None,
+    "helper_errors": False,
 }
 
 

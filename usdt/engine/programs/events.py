@@ -36,6 +36,7 @@ class EventKind(enum.Enum):
     JOIN = "join"
     DEBUG = "debug"  # debugf(): it goes to the kernel's trace, not to user space
     WARNING = "warning"  # of the toolkit: a division by 0
+    HELPER_ERROR = "helper_error"  # a helper of the kernel has failed, its result is the value
 
 
 @frozen
@@ -47,10 +48,11 @@ class Event:
         kind: what to do.
         types: the types of its values, which the record holds one after the other.
         text: the format of printf() and the like, or of time(); the separator of join(); the
-            warning.
+            warning; the name of the helper that has failed.
         map: the map that it is about.
         keyed: for PRINT_MAP, whether the first value is a key, so that one entry is printed.
         at_end: whether the probe ``end`` makes it: others do not count behind exit().
+        start: for HELPER_ERROR, where in the text.
     """
 
     number: int
@@ -60,6 +62,7 @@ class Event:
     map: MapVariable | None = None
     keyed: bool = False
     at_end: bool = False
+    start: int = -1
 
     @property
     def offsets(self) -> tuple[int, ...]:

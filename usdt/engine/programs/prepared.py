@@ -52,6 +52,7 @@ def prepare_program(
     folders: Sequence[str] = (),
     headers: Sequence[str] = (),
     mode: str = "",
+    helper_errors: bool = False,
 ) -> PreparedProgram:
     """Parse a program.
 
@@ -63,6 +64,7 @@ def prepare_program(
         folders: where headers are looked for, besides the usual places.
         headers: headers that are included before the program.
         mode: ``test`` or ``bench``: the program has these probes alone; else all others.
+        helper_errors: whether memory that cannot be read and keys that are not there are reported.
 
     Raises:
         ProgramError: the program is not valid, or has no such probes; the error names the place.
@@ -81,6 +83,7 @@ def prepare_program(
         stack_mode=settings.stack_mode,
         trailer=settings.trailer,
         settings=settings.record,
+        helper_errors=helper_errors,
     )
     every = probe_requests(program, source, state.arguments)
     requests = tuple(one for one in every if (one.kind if one.kind in MODES else "") == mode)

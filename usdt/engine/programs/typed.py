@@ -30,52 +30,13 @@ if TYPE_CHECKING:
     from usdt.engine.programs.variables import MapVariable
 
 __all__ = (
-    "AddToMap",
-    "AggregateNumber",
-    "Bytes",
-    "CallHelper",
-    "Choose",
-    "ChooseBytes",
-    "Comm",
-    "CompareBytes",
-    "Computation",
-    "Computed",
-    "Delete",
-    "Element",
-    "ElementNumber",
-    "Emit",
-    "Evaluate",
-    "FindText",
-    "ForMap",
-    "HasKey",
-    "If",
-    "Increment",
-    "JoinBytes",
-    "JoinSteps",
-    "Leave",
-    "Loop",
-    "LowBytes",
-    "MakeTuple",
-    "MapAddress",
-    "MapBytes",
-    "MapLength",
-    "MapNumber",
-    "Padded",
-    "Read",
-    "ReadText",
-    "Scalar",
-    "SetMap",
-    "SetVariable",
-    "StackOf",
-    "Statement",
-    "Step",
-    "Text",
-    "TextLength",
-    "UserSymbol",
-    "Value",
-    "VariableBytes",
-    "saved",
-)
+    "AddToMap", "AggregateNumber", "Bytes", "CallHelper", "Choose", "ChooseBytes", "Comm",
+    "CompareBytes", "Computation", "Computed", "Delete", "Element", "ElementNumber", "Emit",
+    "Evaluate", "FindText", "ForMap", "HasKey", "If", "Increment", "JoinBytes", "JoinSteps",
+    "Leave", "Loop", "LowBytes", "MakeTuple", "MapAddress", "MapBytes", "MapLength", "MapNumber",
+    "Padded", "Read", "ReadStatus", "ReadText", "Scalar", "SetMap", "SetVariable", "StackOf",
+    "Statement", "Step", "Text", "TextLength", "UserSymbol", "Value", "VariableBytes", "saved",
+)  # fmt: skip
 
 
 def saved(variable: Variable) -> Node:
@@ -216,6 +177,14 @@ class Delete:
 
 
 @frozen
+class ReadStatus:
+    """0 if memory at an address can be read, else the negative errno of the helper."""
+
+    address: Scalar
+    kernel: bool
+
+
+@frozen
 class JoinSteps:
     """Statements, and the number that they lead to: a block that is an expression."""
 
@@ -237,11 +206,21 @@ Computation = (
     | TextLength
     | FindText
     | Delete
+    | ReadStatus
     | JoinSteps
 )
 
 #: What is computed from maps and values in memory.
-Computed = AggregateNumber | MapLength | MapAddress | CompareBytes | TextLength | FindText | Delete
+Computed = (
+    AggregateNumber
+    | MapLength
+    | MapAddress
+    | CompareBytes
+    | TextLength
+    | FindText
+    | Delete
+    | ReadStatus
+)
 
 #: A variable and what is computed for it; a Bytes is put into memory, and its address is saved.
 Step = tuple[Variable, "Computation | Scalar | Bytes"]

@@ -50,6 +50,11 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
     help="Format of the output.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not say how many probes are attached.")
+@click.option(
+    *("-k", "--warnings", "helper_errors"),
+    is_flag=True,
+    help="Report memory that cannot be read and keys that maps do not have; hits take longer.",
+)
 @click.option("--no-warnings", is_flag=True, help="Leave out warnings, but not what was lost.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
 @click.option(

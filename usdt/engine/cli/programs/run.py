@@ -55,6 +55,7 @@ def run_program(values: dict[str, Any]) -> int:
         folders=values["folders"],
         headers=values["headers"],
         mode=values["mode"] or "",
+        helper_errors=values["helper_errors"],
     )
     if missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}")

@@ -69,6 +69,7 @@ _PRINTING = {
     "cat": EventKind.CAT,
     "debugf": EventKind.DEBUG,
 }
+_BESIDE = (EventKind.WARNING, EventKind.HELPER_ERROR)  # not part of what is printed
 _SAID = {"errorf": "ERROR", "warnf": "WARNING"}
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
 # What is known of bpftrace and not there, and why
@@ -199,7 +200,7 @@ class CallChecker(
 
     def _send(self, event: Event, *values: Value) -> tuple[Statement, ...]:
         within = [one.event.kind for one in parts(values) if isinstance(one, Emit)]
-        if all(kind is EventKind.WARNING for kind in within):
+        if all(kind in _BESIDE for kind in within):
             return (Emit(event, values),)
         # What the values print comes before.
         made: list[Statement] = []

@@ -129,6 +129,7 @@ class ProgramState:
         stack_mode: how stacks are shown that do not say it.
         trailer: what is shown behind a string that is longer than ``max_string``.
         settings: all settings by name, for config().
+        helper_errors: whether helpers of the kernel that fail are reported.
 
     Attributes:
         maps: the maps by name.
@@ -158,8 +159,10 @@ class ProgramState:
         stack_mode: str = "",
         trailer: str = "",
         settings: Sequence[tuple[str, int | bool | str]] = (),
+        helper_errors: bool = False,
     ) -> None:
         self.began = began
+        self.helper_errors = helper_errors
         self.command = command
         self.unsafe = unsafe
         self.stack_mode = stack_mode
@@ -281,9 +284,10 @@ class ProgramState:
         map_: MapVariable | None = None,
         *,
         keyed: bool = False,
+        start: int = -1,
     ) -> Event:
         """Return the event of a call; equal calls share one."""
-        made = Event(-1, kind, tuple(types), text, map_, keyed, self.at_end)
+        made = Event(-1, kind, tuple(types), text, map_, keyed, self.at_end, start)
         number = self._numbers.setdefault(made, len(self.events))
         if number == len(self.events):
             self.events.append(replace(made, number=number))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.engine.compiler.ir import Number
-from usdt.engine.programs.check.calls import CallChecker
 from usdt.engine.programs.check.functions.aggregates import AGGREGATES
+from usdt.engine.programs.check.helper_errors import HelperErrorChecker
 from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.state import TypeNotKnownError
 from usdt.engine.programs.events import EventKind
@@ -49,7 +49,7 @@ __all__ = ("StatementChecker",)
 _MOST_UNROLLED = 100
 
 
-class StatementChecker(CallChecker):
+class StatementChecker(HelperErrorChecker):
     """A checker of the statements of one probe at one attach point."""
 
     def probe(self, node: Probe) -> tuple[Statement, ...]:

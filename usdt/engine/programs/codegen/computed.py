@@ -18,6 +18,7 @@ from usdt.engine.programs.typed import (
     FindText,
     MapAddress,
     MapLength,
+    ReadStatus,
     StackOf,
     TextLength,
 )
@@ -59,6 +60,8 @@ def emit_computed(
             emit_find_text(emitter, what)
         case Delete():
             _delete(emitter, what)
+        case ReadStatus():
+            _read_status(emitter, what)
         case _:
             assert_never(what)
     emitter.frame.release(mark)
@@ -186,6 +189,16 @@ def _delete(emitter: ValueEmitter, what: Delete) -> None:
     asm.label(deleted)
     asm.mov(R0, 1)
     asm.label(done)
+
+
+def _read_status(emitter: ValueEmitter, what: ReadStatus) -> None:
+    # Of the first byte.
+    asm = emitter.asm
+    emitter.number(what.address)
+    slot = emitter.frame.push()
+    asm.store(R10, slot, 0)
+    asm.mov(R3, R0)
+    emitter.numbers.read_to(Helper.PROBE_READ_USER, R10, slot, 1, kernel=what.kernel)
 
 
 def _map_length(emitter: ValueEmitter, what: MapLength) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.output.maps import Row
     from usdt.engine.programs.output.values import Symbols
     from usdt.engine.programs.session import ProgramSession
+    from usdt.engine.programs.syntax.source import Source
     from usdt.engine.programs.types import Type
 
 __all__ = ("ObjectWriter", "ProgramEvent", "map_values")
@@ -88,6 +89,11 @@ class ObjectWriter:
 
     def end(self) -> None:
         """Nothing: maps are not printed at the end."""
+
+    def helper_error(self, source: Source, start: int, helper: str, code: int) -> bool:
+        """Take nothing: programs are not run so from Python."""
+        del source, start, helper, code
+        return False
 
     def gap(self) -> None:
         """Nothing: an event is no part of a page."""

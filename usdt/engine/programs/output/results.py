@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 __all__ = ("ProgramResults",)
 
 _PICTURES = (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES)
+
+
+_ABSENT = {
+    f"map_{word}_elem": f"Can't {word} map element because it does not exist."
+    for word in ("lookup", "delete")
+}
 
 
 class ProgramResults:
@@ -111,6 +118,8 @@ class ProgramResults:
                 self._warn(self._formatted(event, values).rstrip("\n"))
             case EventKind.WARNING:
                 self._warn(event.text)
+            case EventKind.HELPER_ERROR:
+                self._helper_error(event, values[0])
             case EventKind.PRINT:
                 self._writer.value(event.types[0], values[0])
             case EventKind.PRINT_MAP:
@@ -136,6 +145,14 @@ class ProgramResults:
             case EventKind.JOIN:
                 words = [*itertools.takewhile(bool, values)]
                 self._writer.text("join", event.text.join(words) + "\n")
+
+    def _helper_error(self, event: Event, code: int) -> None:
+        source = self._session.state.source
+        if self._writer.helper_error(source, event.start, event.text, code):
+            return
+        what = _ABSENT.get(event.text) or os.strerror(-code)
+        self._warn(str(source.error(event.start, f"WARNING: {what}")))
+        self._warn(f"Additional Info - helper: {event.text}, retcode: {code}")
 
     def _formatted(self, event: Event, values: list[Any]) -> str:
         formatter = self._formatters.get(event.number)

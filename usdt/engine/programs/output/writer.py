@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.engine.programs.members import members_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.programs.check.state import MapState
     from usdt.engine.programs.output.values import Symbols
+    from usdt.engine.programs.syntax.source import Source
     from usdt.engine.programs.types import Type
 
 __all__ = ("JsonWriter", "TextWriter", "Writer")
@@ -50,6 +52,9 @@ class Writer(Protocol):
 
     def map(self, found: MapState, rows: Sequence[Row]) -> None:
         """Write a map."""
+
+    def helper_error(self, source: Source, start: int, helper: str, code: int) -> bool:
+        """Write that a helper has failed; return whether this form has such reports."""
 
     def gap(self) -> None:
         """Write what follows print() of a map with keys."""
@@ -97,6 +102,11 @@ class TextWriter:
     def map(self, found: MapState, rows: Sequence[Row]) -> None:
         """Write a map: a line, or a histogram, for each entry."""
         self._write("".join(f"{line}\n" for row in rows for line in self._lines(found, row)))
+
+    def helper_error(self, source: Source, start: int, helper: str, code: int) -> bool:
+        """Write nothing: it is a warning, beside the output."""
+        del source, start, helper, code
+        return False
 
     def gap(self) -> None:
         """Write an empty line, which follows print() of a map with keys."""
@@ -168,6 +178,21 @@ class JsonWriter:
 
     def end(self) -> None:
         """Write nothing: every object is a line."""
+
+    def helper_error(self, source: Source, start: int, helper: str, code: int) -> bool:
+        """Write the error and its place; the text of ``-e`` is called ``stdin``."""
+        before = source.text[:start]
+        found = {
+            "type": "helper_error",
+            "msg": os.strerror(-code),
+            "helper": helper,
+            "retcode": code,
+            "filename": "stdin" if source.name == "-e" else source.name,
+            "line": before.count("\n") + 1,
+            "col": start - before.rfind("\n"),
+        }
+        self._put(f"{_json_text(found)}\n")
+        return True
 
     def gap(self) -> None:
         """Write nothing."""

@@ -99,18 +99,21 @@ class MapFunctions(FunctionChecker):
         return self._of_map(node, EventKind.ZERO)
 
     def _call_delete(self, node: tree.Call) -> Scalar:
-        made = self._do_delete(node)
-        if len(made) != 1 or not isinstance(made[0], Delete):
+        made = self._deletions(node)
+        if len(made) != 1:
             raise self.error(node, "delete() of several keys has no value")
         return self.step(made[0], BOOLEAN)
 
     def _do_delete(self, node: tree.Call) -> tuple[Statement, ...]:
+        return self._deletions(node)
+
+    def _deletions(self, node: tree.Call) -> tuple[Delete, ...]:
         given = self.arguments(node, 1, 64)
         if len(given) == 2 and isinstance(given[0], tree.Map):
             whole = given[0]
             found = self.entries_of(whole)
             return (Delete(found.variable, self.key(found, given[1])),)
-        made: list[Statement] = []
+        made: list[Delete] = []
         for one in given:
             if not isinstance(one, tree.Map | tree.MapAccess):
                 raise self.error(one, "delete() takes a map and a key")

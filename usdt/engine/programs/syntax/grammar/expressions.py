@@ -137,7 +137,8 @@ class ExpressionParser(PrimaryParser):
             operand = self.expression()
             self.grow(token.start, self.height)
             return Comptime(operand, token.start, operand.end)
-        return self._postfix(self.primary())
+        start = self.token.start
+        return self._postfix(self.primary(), start)
 
     def _operand(self) -> Expression:
         self.enter(self.token)
@@ -165,20 +166,21 @@ class ExpressionParser(PrimaryParser):
             _COUNTS[token.text], target, prefix=True, start=token.start, end=target.end
         )
 
-    def _postfix(self, tree: Expression) -> Expression:
+    def _postfix(self, tree: Expression, start: int) -> Expression:
+        # ``start``: of the parenthesis around the operand, if it has one.
         while self.token.kind == "operator":
             word = self.token.text
             if word == "[":
-                tree = self._element(tree)
+                tree = self._element(tree, start)
             elif word in (".", "->"):
-                tree = self._member(tree, arrow=word == "->")
+                tree = self._member(tree, start, arrow=word == "->")
             elif word in _COUNTS:
                 tree = self._postfix_increment(tree)
             else:
                 break
         return tree
 
-    def _element(self, tree: Expression) -> Expression:
+    def _element(self, tree: Expression, start: int) -> Expression:
         height = self.height
         self.advance()
         key, highest = self.list_until("]", "the key" if isinstance(tree, Map) else "the index")
@@ -194,9 +196,9 @@ class ExpressionParser(PrimaryParser):
             )
             raise self.source.error(tree.start, reason)
         self.grow(tree.start, height, highest)
-        return Index(tree, key[0], tree.start, end)
+        return Index(tree, key[0], start, end)
 
-    def _member(self, tree: Expression, *, arrow: bool) -> Expression:
+    def _member(self, tree: Expression, start: int, *, arrow: bool) -> Expression:
         height = self.height
         self.advance()
         token = self.token
@@ -209,9 +211,9 @@ class ExpressionParser(PrimaryParser):
             if not token.text.isdecimal() or len(token.text) > 4:
                 reason = f"found {token}: expected the number of an element of the tuple"
                 raise self.source.error(token.start, reason)
-            return TupleAccess(tree, int(token.text), tree.start, token.end)
+            return TupleAccess(tree, int(token.text), start, token.end)
         self.name(f"the name of a member after '{'->' if arrow else '.'}'")
-        return Member(tree, token.text, arrow, tree.start, token.end)
+        return Member(tree, token.text, arrow, start, token.end)
 
     def _postfix_increment(self, tree: Expression) -> Expression:
         token = self.advance()
