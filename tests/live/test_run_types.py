@@ -181,3 +181,17 @@ def test_types_that_do_not_fit(run: Run, body: str) -> None:
     with pytest.raises(LanguageError) as caught:
         run(f"BEGIN {{ {body} exit(); }}")
     assert _REFUSED[body] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["let $x = 1; { let $x = 2; }", "$x = 1; let $x = 2;", "$x = 1; for ($x : 0..3) { }"],
+)
+def test_a_variable_is_declared_once(run: Run, body: str) -> None:
+    with pytest.raises(LanguageError, match=r"\$x was already declared"):
+        run(f"begin {{ {body} exit(); }}")
+
+
+def test_a_variable_is_declared_again_where_the_first_has_ended(run: Run) -> None:
+    body = "if (pid) { let $x = 1; } let $x = 3; unroll(2) { let $y = 1; } for ($i : 0..2) { }"
+    assert run(f"begin {{ {body} for ($i : 0..1) {{ print($x); }} exit(); }}") == "3\n"

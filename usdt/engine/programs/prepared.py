@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
+from usdt.engine.programs.check.hints import warnings_of
 from usdt.engine.programs.check.settings import settings_of
 from usdt.engine.programs.check.site import kernel_types
 from usdt.engine.programs.check.state import ProgramState
@@ -37,11 +38,13 @@ class PreparedProgram:
         requests: its attach points.
         settings: what its ``config`` and the environment set.
         state: the state of its check.
+        warnings: what is doubtful in it, each with its place.
     """
 
     requests: tuple[ProbeRequest, ...]
     settings: Settings
     state: ProgramState
+    warnings: tuple[str, ...] = ()
 
 
 def prepare_program(
@@ -98,7 +101,9 @@ def prepare_program(
         from usdt.engine.programs.definitions import Definitions  # noqa: PLC0415 - few programs
 
         state.defined = Definitions(program.definitions, source, _kernel_btf)
-    return PreparedProgram(requests, settings, state)
+    written = dict.fromkeys(one.probe for one in requests)
+    warnings = tuple(warnings_of([*written], source))
+    return PreparedProgram(requests, settings, state, warnings)
 
 
 def _kernel_btf() -> Btf | None:

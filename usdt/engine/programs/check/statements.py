@@ -204,6 +204,7 @@ class StatementChecker(HelperErrorChecker):
         return SetVariable(found, self.filled(value, kind))
 
     def _declaration(self, node: tree.Declaration) -> tuple[Statement, ...]:
+        self._check_new(node.variable)
         if node.type is not None:
             kind = self.type_of(node.type)
             value = self.nothing(kind)
@@ -223,6 +224,12 @@ class StatementChecker(HelperErrorChecker):
     def assigned(self, target: tree.Variable, value: Value) -> SetVariable:
         """Return the statement that gives a variable a value."""
         return self._set(target, self.lookup(target.name), value)
+
+    def _check_new(self, variable: tree.Variable) -> None:
+        # The first scope has variables of blocks that have ended, which may be declared again.
+        if any(variable.name in scope for scope in self.scopes[1:]):
+            reason = f"{variable.name} was already declared: variable shadowing is not allowed"
+            raise self.error(variable, reason)
 
     def _assign_map(self, node: tree.Assignment, target: tree.Map | tree.MapAccess) -> Statement:
         found, key = self.place(target)
@@ -250,6 +257,7 @@ class StatementChecker(HelperErrorChecker):
         return tuple(one for _ in range(count) for one in self.block(node.block))
 
     def _for(self, node: tree.For) -> tuple[Statement, ...]:
+        self._check_new(node.variable)
         if isinstance(node.iterable, tree.Range):
             first = self.number(node.iterable.first, "a range")
             last = self.number(node.iterable.last, "a range")
