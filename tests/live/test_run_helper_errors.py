@@ -71,3 +71,9 @@ def test_reports_in_json(run: Run) -> None:
     second = {"msg": "Bad address", "helper": "probe_read", "retcode": -14, **where, "col": 34}
     reports = [one for one in found if one.pop("type") == "helper_error"]
     assert reports == [first, second]
+
+
+def test_strings_of_tracepoints_are_there(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    body = "@[args.prev_comm, args.next_prio] = count(); print(args.prev_comm); clear(@); exit();"
+    assert run(f"tracepoint:sched:sched_switch {{ {body} }}", helper_errors=True).strip()
+    assert not capfd.readouterr().err

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.arch.locations import ContextArea
 from usdt.base.frozen import replace
 from usdt.engine.compiler import ir
-from usdt.engine.compiler.ir import Deref
+from usdt.engine.compiler.ir import ArgumentValue, Deref
 from usdt.engine.programs.check.calls import CallChecker
 from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.events import EventKind
@@ -30,6 +31,8 @@ from usdt.engine.programs.typed import (
 from usdt.engine.programs.types import BOOLEAN, INT64, UINT64, PointerType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from usdt.engine.compiler.ir import Node
     from usdt.engine.programs.check.state import MapState
     from usdt.engine.programs.typed import Statement, Value
@@ -50,6 +53,8 @@ class HelperErrorChecker(CallChecker):
         if not self.state.helper_errors or not isinstance(node, _READING):
             return found
         if isinstance(found, Read | ReadText):
+            if _in_context(found.address.node):
+                return found
             kernel = isinstance(found.address.type, PointerType) and found.address.type.kernel
             helper = "probe_read_str" if isinstance(found, ReadText) else "probe_read"
             variable = self.new_variable(found.address.type)
@@ -63,7 +68,7 @@ class HelperErrorChecker(CallChecker):
         known = [one.address.node for _, one in found.before if isinstance(one, ReadStatus)]
         before = found.before
         for one in _reads(found.node):
-            if one.address not in known:
+            if one.address not in known and not _in_context(one.address):
                 address = Scalar(one.address, UINT64)
                 check = self._check_read(node, address, "probe_read", kernel=one.kernel)
                 before += self.step(JoinSteps(check, constant(0)), INT64).before
@@ -129,12 +134,19 @@ class HelperErrorChecker(CallChecker):
 
 def _reads(node: Node) -> list[Deref]:
     # The memory that an expression reads, what others depend on first.
-    found: list[Deref] = []
+    return [one for one in _nodes(node) if isinstance(one, Deref)][::-1]
+
+
+def _in_context(node: Node) -> bool:
+    # Whether an address is in the record of a tracepoint: that can be read, and is no number.
+    areas = (one for one in _nodes(node) if isinstance(one, ArgumentValue))
+    return any(isinstance(one.fetch, ContextArea) for one in areas)
+
+
+def _nodes(node: Node) -> Iterator[object]:
     ahead: list[object] = [node]
     while ahead:
         one = ahead.pop()
-        if isinstance(one, Deref):
-            found.append(one)
+        yield one
         if type(one).__module__ == ir.__name__:
             ahead += [getattr(one, name) for name in getattr(one, "__match_args__", ())]
-    return found[::-1]
