@@ -73,3 +73,10 @@ def test_benchmarks(run: Run) -> None:
 def test_what_is_refused(run: Run, text: str, mode: str | None, reason: str) -> None:
     with pytest.raises(LanguageError, match=reason):
         run(text, mode=mode)
+
+
+def test_warnings_about_tests(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    run("test:a { 1 + 2; return 0; }", mode="test", whole=True)
+    assert capfd.readouterr().err == "-e:1:10: WARNING: Return value discarded.\n"
+    run("test:a { 1 + 2; return 0; }", mode="test", whole=True, no_warnings=True)
+    assert not capfd.readouterr().err

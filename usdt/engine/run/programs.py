@@ -157,7 +157,7 @@ class AttachedProgram:
             raise failures[0].error
         for failure in failures:
             say(str(failure.error))
-        for warning in (*self._prepared.warnings, *self._prepared.state.unused_maps()):
+        for warning in self._prepared.state.unused_maps():
             warn(warning)
         if any(one.kind == "self" for one in self._requests):
             self._handle_signal()

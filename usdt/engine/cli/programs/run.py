@@ -123,6 +123,8 @@ def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
             say(line)
 
         warn = (lambda _: None) if values["no_warnings"] else message
+        for warning in prepared.warnings:
+            warn(warning)
         if values["mode"]:
             return _report(values, program, text.write, message, warn)
         results = program.start(
