@@ -7,21 +7,21 @@ import time
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
-from usdt.engine.programs.check.hints import warnings_of
-from usdt.engine.programs.check.settings import settings_of
 from usdt.engine.programs.check.site import kernel_types
 from usdt.engine.programs.check.state import ProgramState
 from usdt.engine.programs.headers import header_reader
 from usdt.engine.programs.probes import probe_requests
+from usdt.engine.programs.syntax.hints import warnings_of
 from usdt.engine.programs.syntax.macros import expand_macros
 from usdt.engine.programs.syntax.parser import parse_program
+from usdt.engine.programs.syntax.settings import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.btf.reader import Btf
-    from usdt.engine.programs.check.settings import Settings
     from usdt.engine.programs.session import ProbeRequest
+    from usdt.engine.programs.syntax.settings import Settings
     from usdt.engine.programs.syntax.source import Source
 
 __all__ = ("MODES", "PreparedProgram", "prepare_program")

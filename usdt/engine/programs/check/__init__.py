@@ -6,7 +6,6 @@ calls        functions; ``functions``: by what they are about; ``formats``: thos
 builtins     names that stand for a value of the hit
 operators    operators, members and elements; ``casts``: casts, sizes and offsets of types
 values       constants, variables and maps; ``fields``: those of tracepoints
-hints        warnings about statements that never run, and the like
-settings     the configuration of programs
+helper_errors  reports of reads that fail and keys that are absent, with -k
 site         a probe at an attach point; ``nodes``: expressions of the engine as typed values
 """

@@ -7,6 +7,8 @@ tokens        text → tokens; values of constants
 grammar/      tokens → nodes
 parser        text → tree: the parts of a program
 macros        calls of macros → their bodies
+settings      the configuration of a program
+hints         warnings about statements that never run, and the like
 tree          the nodes of types, expressions and statements
 program       the nodes of a program's parts: definitions, macros, functions, probes
 """
