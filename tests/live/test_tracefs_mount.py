@@ -59,11 +59,13 @@ def test_no_mount_is_seen_during_a_run() -> None:
     assert "tracefs" not in mounts
 
 
-def test_several_runs_do_not_depend_on_one_another() -> None:
+def test_several_runs_do_not_depend_on_one_another(tmp_path: Path) -> None:
     loop = build("default", "loop")
     one = f"{USDT} trace --via tracefs -c '{loop} -q -n 2' '{loop}:loop:hit(arg0)'"
-    other = f"{KPROBE} trace -d 3 'tracepoint:sched:sched_process_exec(filename)'"
-    done = _run(f"{other} & sleep 1; {one}; {one}; /bin/true; wait; {_LEFT}")
+    said = tmp_path / "said"
+    other = f"{KPROBE} trace 'tracepoint:sched:sched_process_exec(filename)' 2> {said}"
+    begun = f"until grep -q tracing {said}; do sleep 0.05; done"
+    done = _run(f"{other} & {begun}; {one}; {one}; /bin/true; kill $!; wait; {_LEFT}")
     assert done.returncode == 1, (done.stdout, done.stderr)
     assert done.stdout.count("arg0=1") == 2
     assert 'filename="/bin/true"' in done.stdout
