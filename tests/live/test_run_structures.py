@@ -211,3 +211,18 @@ def test_a_floating_point_number_alone_is_no_value(run: Run, used: str) -> None:
     text = f"{_FLOATS} BEGIN {{ $s = (struct floats *)0; {used}; exit(); }}"
     with pytest.raises(LanguageError, match="no integer, such as a float: print"):
         run(text)
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("vmlinux_btf")
+def test_numbers_of_the_current_task_are_those_that_are_read(run: Run, program: Path) -> None:
+    # Through a variable a member is read by a helper; from curtask itself it is loaded if this
+    # kernel lets programs. comm is a string, real_parent a pointer, se.exec_start is nested.
+    members = ("pid", "prio", "flags", "se.exec_start", "real_parent->tgid", "comm")
+    pairs = ", ".join(f"curtask->{name}, $task->{name}" for name in members)
+    text = f"usdt:{program}:structures:hit {{ $task = curtask; print(({pairs})); }}"
+    output = run(text, command=str(program))
+    (line,) = re.findall(r"^\((.*)\)$", output, re.MULTILINE)
+    values = line.split(", ")
+    assert values[::2] == values[1::2]
+    assert "0" not in values[:2]

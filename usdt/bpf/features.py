@@ -16,7 +16,7 @@ from usdt.base.machine import KERNEL_MACHINE, PROCESS_MACHINE
 from usdt.bpf._syscall import uprobe_syscall
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, ENOTSUPP, AttachType, Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import Assembler
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu
 from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_tracing
 from usdt.bpf.link import UprobeMethod, probe_pmu, takes_uprobe_multi
 from usdt.bpf.maps import MapSpec
@@ -100,18 +100,25 @@ def have_ancestor_cgroups() -> bool:
 
 
 @functools.cache
-def takes_loads_from_task(offset: int) -> bool:
-    """Loads from the current task's memory. Linux 5.11, commit 3ca1032ab7ab; needs BTF.
+def takes_loads_from_task(offset: int, size: int = 8) -> bool:
+    """Loads of a number from the current task's memory. Linux 5.11, commit 3ca1032ab7ab; needs BTF.
 
     Args:
-        offset: of a member of struct task_struct whose 8 bytes are tried.
+        offset: of a member of struct task_struct.
+        size: of what is tried, in bytes. With a pointer the verifier lets nobody compute.
     """
     asm = Assembler()
     asm.call(Helper.GET_CURRENT_TASK_BTF)
-    asm.load(R1, R0, offset)
+    asm.load(R1, R0, offset, size)
+    asm.alu(Alu.LSH, R1, 1)
     asm.mov(R0, 0)
     asm.exit()
-    return _loads(ProgramSpec(asm.assemble(), ProgType.KPROBE, AttachType.NONE, 0, "probe"))
+    try:
+        return _loads(ProgramSpec(asm.assemble(), ProgType.KPROBE, AttachType.NONE, 0, "probe"))
+    except SyscallError as err:
+        if err.errno != errno.EACCES:  # the verifier's answer
+            raise
+        return False
 
 
 @functools.cache

@@ -5,16 +5,19 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from usdt.arch.locations import CurrentTask
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2
 from usdt.bpf.features import takes_loads_from_task
 from usdt.btf.kernel_offsets import member_offsets
+from usdt.engine.compiler.ir import ArgumentValue, Arithmetic, LValue, Number, PointerExpr
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
+    from usdt.engine.compiler.ir import Node
 
-__all__ = ("comm_offset", "emit_comm")
+__all__ = ("comm_offset", "emit_comm", "emit_member", "member_offset")
 
 _SIZE = 16  # TASK_COMM_LEN, with the NUL
 
@@ -40,6 +43,40 @@ def emit_comm(asm: Assembler, base: Reg, offset: int) -> None:
     for part in range(0, _SIZE, 8):
         asm.load(R1, R0, comm + part)
         asm.store(base, offset + part, R1)
+
+
+def member_offset(address: Node, size: int) -> int | None:
+    """Return the offset in struct task_struct of a number that programs can load from there.
+
+    Args:
+        address: where the number is.
+        size: of it, in bytes.
+
+    Returns:
+        None if the address is not in the current task, or if this kernel wants it read.
+    """
+    offset, found = 0, address
+    while not isinstance(found, ArgumentValue):
+        match found:
+            case PointerExpr(address=inner) | LValue(address=inner):
+                found = inner
+            case Arithmetic(op="+", left=left, right=Number(value=value)):
+                offset, found = offset + value, left
+            case _:
+                return None
+    if not isinstance(found.fetch, CurrentTask):
+        return None
+    fits = 0 <= offset < 1 << 15  # of an instruction
+    return offset if fits and takes_loads_from_task(offset, size) else None
+
+
+def emit_member(asm: Assembler, offset: int, size: int) -> None:
+    """Emit code that loads a number at a :func:`member_offset` into r0.
+
+    It takes a few nanoseconds, bpf_probe_read_kernel() twenty.
+    """
+    asm.call(Helper.GET_CURRENT_TASK_BTF)
+    asm.load(R0, R0, offset, size)
 
 
 @functools.cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from usdt.arch.locations import (
     Address,
     AtFunctionReturn,
@@ -17,6 +19,7 @@ from usdt.arch.locations import (
 )
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R3, R6, R9, Alu, Jump
+from usdt.engine.compiler.codegen.current_task import emit_member, member_offset
 from usdt.engine.compiler.codegen.expressions.arithmetic import emit_arithmetic
 from usdt.engine.compiler.codegen.expressions.operands import OperandEmitter
 from usdt.engine.compiler.codegen.expressions.patterns import emit_match
@@ -44,6 +47,9 @@ from usdt.engine.compiler.ir import (
     Unavailable,
     narrows,
 )
+
+if TYPE_CHECKING:
+    from usdt.arch.locations import ValueType
 
 __all__ = ("ExpressionEmitter",)
 
@@ -99,9 +105,7 @@ class ExpressionEmitter(OperandEmitter):
             case PointerExpr(address=address) | LValue(address=address):
                 self.value(address)
             case Deref(address=address, type=kind, kernel=kernel):
-                self.value(address)
-                self.asm.mov(R3, R0)
-                self.read(kind, kernel=kernel)
+                self._number_at(address, kind, kernel=kernel)
             case Arithmetic():
                 emit_arithmetic(self, node)
             case (
@@ -137,6 +141,17 @@ class ExpressionEmitter(OperandEmitter):
             case _:
                 self.value(node)
                 self.asm.jump(Jump.NE if when else Jump.EQ, R0, 0, label)
+
+    def _number_at(self, address: Node, kind: ValueType, *, kernel: bool) -> None:
+        offset = member_offset(address, kind.size) if kernel else None
+        if offset is None:
+            self.value(address)
+            self.asm.mov(R3, R0)
+            self.read(kind, kernel=kernel)
+            return
+        emit_member(self.asm, offset, kind.size)
+        if kind.signed:
+            self.extend(R0, kind)
 
     def _builtin(self, name: str) -> None:
         asm = self.asm
