@@ -111,7 +111,8 @@ def _saw(tools: list[_Run], load: str, pattern: str, *, name: str) -> None:
     assert ours.prints("^Attach"), ours.text
     # bpftrace of another version than the script, or without the kernel's headers, refuses some.
     peers = [peer for peer in peers if peer.prints("^Attach") and peer.prints(r"\n")]
-    with subprocess.Popen([sys.executable, "-c", load], stdout=subprocess.DEVNULL) as process:
+    words, env = [sys.executable, "-c", load], {**os.environ, "PATH": f"{os.environ['PATH']}:/sbin"}
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, env=env) as process:
         process.wait()
     wanted = pattern.replace("{pid}", str(process.pid))
     for run in (ours, *peers):

@@ -94,7 +94,7 @@ SCRIPTS = {
     "cpuwalk": (_BUSY, r"^\[[^|]+ [1-9]\d* \|@"),
     "runqlat": (_BUSY, r"^\[[^|]+ [1-9]\d* \|@"),
     "syscount": (_BUSY, r"^@process\[\S+\]: [1-9]\d*$"),
-    "runqlen": (_BUSY, r"^\[0\] +[1-9]"),
+    "runqlen": (_BUSY, r"^\[0(\]|, 1\)) +[1-9]"),
     "loads": (_LOADS, r"^[\d:]{8} load averages:( \d+\.\d{3}){3}$"),
     "bashreadline": (_SHELL, r"^[\d:]{8} +\d+ +echo one two$"),
     "gethostlatency": (_HOST, r"^[\d:]{8} +{pid} +\S+ +\d+ localhost$"),
@@ -105,7 +105,10 @@ SCRIPTS = {
     "writeback": (_WRITE, r"^[\d:]{8} +\S+ +\d+ +sync +\d+\.\d{3}$"),
     "tcpdrop": (_DROP, r"^[\d:]{8} +{pid} +\S+ +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +ESTABLISHED"),
 }
-AT_END = ("cpuwalk", "runqlat", "syscount", "runqlen", "ssllatency", "bitesize")
+AT_END = (
+    *("cpuwalk", "runqlat", "syscount", "runqlen", "ssllatency", "bitesize"),
+    *("tcpsynbl", "vfscount", "biolatency", "biostacks", "xfsdist"),
+)
 
 _ROOT = "import os\nos.chroot('/')\n"
 _UNIX = """
