@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _FOLDER = Path("/usr/sbin")
 _COMMAND = Path(sys.executable).with_name("usdt")
 
+_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
 # Script → modules that have its functions.
 _MODULES = {"mdflush": ("md-mod", "raid0"), "xfsdist": ("libcrc32c", "xfs")}
 
@@ -110,10 +112,11 @@ def _saw(tools: list[_Run], load: str, pattern: str, *, name: str) -> None:
     ours, *peers = tools
     assert ours.prints("^Attach"), ours.text
     # bpftrace of another version than the script, or without the kernel's headers, refuses some.
-    peers = [peer for peer in peers if peer.prints("^Attach") and peer.prints(r"\n")]
-    words, env = [sys.executable, "-c", load], {**os.environ, "PATH": f"{os.environ['PATH']}:/sbin"}
+    if peers and not (peers[0].prints("^Attach") and peers[0].prints(r"\n")):
+        print(f"{name}: not beside bpftrace: {peers.pop().text}")
+    words, env = [sys.executable, "-c", load], {**os.environ, "PATH": _PATH}
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, env=env) as process:
-        process.wait()
+        assert process.wait(patient(60)) == 0
     wanted = pattern.replace("{pid}", str(process.pid))
     for run in (ours, *peers):
         if name not in AT_END:
@@ -168,6 +171,7 @@ _NEEDS = {
     "bashreadline": ("/bin/bash", Path("/bin/bash").exists),
     "sslsnoop": ("OpenSSL", lambda: find_library("libssl")),
     "ssllatency": ("OpenSSL", lambda: find_library("libssl")),
+    "xfsdist": ("mkfs.xfs", lambda: shutil.which("mkfs.xfs", path=_PATH)),
     "bitesize": ("a disk", _has_disk),
     "writeback": ("a disk", _has_disk),
 }

@@ -248,7 +248,7 @@ CELLS: tuple[Cell, ...] = (
                 "bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF | _TRACED | {"task_pt_regs"}
             ),
         ),
-        more=("bpftrace", "xfsprogs", "mdadm", "linux-image-cloud-amd64"),
+        more=("bpftrace", "mdadm", "linux-image-cloud-amd64"),
         tests=("tests/live/test_run_scripts.py",),
         memory=4096,
     ),

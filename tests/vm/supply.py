@@ -92,11 +92,12 @@ class Supply:
         return self._made(Made(apt, shelf, "python3.", files, make_userland))
 
     def _more(self, cell: Cell, python: str) -> Path:
-        apt = self._apt(cell.kernels[0].suite, cell.cpu)
+        userland = self.userlands[cell.cpu][0]
+        apt = self._apt(userland.suite, cell.cpu)
         shelf = cache() / "more" / cell.name
 
         def files() -> tuple[str, ...]:
-            known = apt.closure(*self.userlands[cell.cpu][0].packages)
+            known = apt.closure(*userland.packages)
             return tuple(name for name in apt.closure(*cell.more) if name not in known)
 
         make = functools.partial(make_userland, python=python)
