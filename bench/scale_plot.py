@@ -15,6 +15,7 @@ __all__ = ("plot",)
 
 WIDTH, HEIGHT, LEFT, BOTTOM, RIGHT = 760, 420, 64, 34, 150
 COLOURS = ("#1b6ca8", "#c8553d", "#3c8d53", "#8856a7", "#b8860b", "#2a9d9d", "#7f4f24", "#444444")
+SIZES = {6: "1 M", 7: "10 M", 8: "100 M"}
 TIMES = {-6: "1 us", -5: "10 us", -4: "0.1 ms", -3: "1 ms", -2: "10 ms", -1: "0.1 s", 0: "1 s"}
 
 
@@ -46,7 +47,8 @@ def _grid(place: _Place, last: int, low: int, high: int) -> Iterator[str]:
     for power in range(last + 1):
         x, y = place(power, low)
         yield f'<path d="M{x} {y}V10" stroke="#eee"/>'
-        yield f'<text x="{x}" y="{y + 16}" text-anchor="middle">{10**power:,}</text>'
+        name = SIZES.get(power, f"{10**power:,}")
+        yield f'<text x="{x}" y="{y + 16}" text-anchor="middle">{name}</text>'
     for power in range(low, high + 1):
         x, y = place(0, power)
         yield f'<path d="M{x} {y}H{WIDTH - RIGHT}" stroke="#eee"/>'
