@@ -28,6 +28,7 @@ __all__ = (
     "Kernel",
     "Userland",
     "cell_named",
+    "quick_tests",
 )
 
 
@@ -331,6 +332,21 @@ QUICK: tuple[str, ...] = tuple(
         "test_trace_targets.py::test_it_ends_with_the_process[SIGKILL]",
     )
 )
+
+
+# Quick tests of what is the same on every CPU run in the kernels of amd64 alone, those of what is
+# the same in every kernel in one kernel of each CPU. `make test-vm-all` leaves nothing out.
+_OF_KERNELS = ("test_capabilities.py", "test_record_live.py", "test_trace_targets.py")
+_OF_CPUS = tuple(f"[default-part {part}]" for part in range(2, 7))
+
+
+def quick_tests(cell: Cell) -> tuple[str, ...]:
+    """Those of ``QUICK`` that run in a cell."""
+    if cell.cpu != "amd64":
+        return tuple(name for name in QUICK if not any(part in name for part in _OF_KERNELS))
+    if cell.kernel != "sid":
+        return tuple(name for name in QUICK if not name.endswith(_OF_CPUS))
+    return QUICK
 
 
 def cell_named(kernel: str, cpu: str) -> Cell:

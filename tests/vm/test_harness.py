@@ -20,7 +20,7 @@ from tracing_tools import until
 from vm import machine
 from vm.archive import Entry, directory, file, read_tree, symlink, write_archive
 from vm.machine import Run, problem_of, take
-from vm.matrix import CELLS, CPUS, FEATURES, QUICK, USERLANDS, cell_named
+from vm.matrix import CELLS, CPUS, FEATURES, QUICK, USERLANDS, cell_named, quick_tests
 from vm.userland import compile_sources, skeleton
 from vm.verdict import failures, features_that_differ, trouble
 
@@ -104,6 +104,14 @@ def test_the_quick_tests_exist() -> None:
     words = [sys.executable, "-m", "pytest", "--collect-only", "-q", *QUICK]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_every_quick_test_runs_on_every_cpu_or_in_every_kernel() -> None:
+    often = [cell for cell in CELLS if cell.often]
+    for name in QUICK:
+        of = {cell.name for cell in often if name in quick_tests(cell)}
+        kernels = {cell.name for cell in often if cell.cpu == "amd64"}
+        assert kernels <= of or {cell.cpu for cell in often if cell.name in of} >= CPUS.keys(), name
 
 
 def test_a_cell_that_is_not_there_is_named_with_those_that_are() -> None:

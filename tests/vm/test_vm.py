@@ -19,7 +19,7 @@ from vm.apt import Unavailable, Unreachable
 from vm.image import logs
 from vm.job import job
 from vm.machine import Run, need_emulator, run
-from vm.matrix import CELLS, QUICK, Cell
+from vm.matrix import CELLS, Cell, quick_tests
 from vm.report import TALLY, Tally
 from vm.supply import SUPPLY, Image
 from vm.verdict import failures, features_that_differ, summary, trouble
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LIVE = ("tests/live",)
-# Mode → its cells, the words of the guests' pytest, seconds that a cell may take.
+# Mode → its cells, the words of the guests' pytest (none: the quick tests), seconds that a cell may
+# take.
 _MODES: dict[str, tuple[list[Cell], tuple[str, ...], float]] = {
     # The CPUs at the end of the table take longest to emulate: begun last, one ran alone.
-    "quick": ([cell for cell in reversed(CELLS) if cell.often], QUICK, 900.0),
+    "quick": ([cell for cell in reversed(CELLS) if cell.often], (), 900.0),
     "live": ([c for c in CELLS if c.cpu == "amd64" and not c.tests], _LIVE, 3600.0),
     "all": (list(CELLS), _LIVE, 7200.0),
 }
@@ -55,7 +56,7 @@ def _run(cell: Cell) -> _Done:
     need_emulator(cell)
     made = SUPPLY.image(cell)
     with (logs() / f"{cell.name}.log").open("w", buffering=1) as log:
-        archive = job(cell, made.python, cell.tests or _GUEST_WORDS)
+        archive = job(cell, made.python, cell.tests or _GUEST_WORDS or quick_tests(cell))
         found = run(cell, made, archive, lambda line: print(line, file=log), limit=_LIMIT)
         return _Done(made, found)
 
