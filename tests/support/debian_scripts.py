@@ -127,15 +127,17 @@ with socket.create_server(("127.0.0.1", 0)) as server:
     accepted.recv(1)
     accepted.close()
 """
-# A memory cgroup that is too small for what its process asks for.
-_OOM = """
+_CGROUP = """
 import os
 from pathlib import Path
 root = Path("/sys/fs/cgroup")
 (root / "cgroup.subtree_control").write_text("+memory")
-group = root / "oom"
+group = root / "usdt-test"
 group.mkdir(exist_ok=True)
 (group / "memory.max").write_text(str(32 << 20))
+"""
+# A memory cgroup that is too small for what its process asks for.
+_OOM = f"""{_CGROUP}
 (group / "memory.oom.group").write_text("0")
 pid = os.fork()
 if not pid:
@@ -146,14 +148,8 @@ assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == 9
 group.rmdir()
 """
 # A process that has more than its cgroup may have in memory, and a file to swap to.
-_SWAP = """
-import os, subprocess
-from pathlib import Path
-root = Path("/sys/fs/cgroup")
-(root / "cgroup.subtree_control").write_text("+memory")
-group = root / "swap"
-group.mkdir(exist_ok=True)
-(group / "memory.max").write_text(str(32 << 20))
+_SWAP = f"""{_CGROUP}
+import subprocess
 image = Path("swap.image")
 image.write_bytes(bytes(96 << 20))
 image.chmod(0o600)

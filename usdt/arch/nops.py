@@ -2,7 +2,7 @@
 
 ``<usdt.h>`` of libbpf's project puts one of them behind the nop of a USDT probe. A probe on the
 long nop is *optimized*: from its second hit on, the nop is a call of a trampoline and a system call
-instead of a breakpoint, for half the time. Linux 6.18 optimizes the nop of 5 bytes (commit
+instead of a breakpoint. Linux 6.18 optimizes the nop of 5 bytes (commit
 ba2bfc97b462). Its call writes below the stack pointer, where a function that calls no other may
 keep its variables: the red zone. Linux 7.2 optimizes the nop of 10 bytes instead (commit
 554ba38456da), which has room for an instruction that moves the stack pointer below the red zone.
