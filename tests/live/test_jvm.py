@@ -33,6 +33,7 @@ pytestmark = [requires_root, pytest.mark.usefixtures("ringbuf", "cookies")]
 
 _FRAME_POINTERS = ("-XX:+PreserveFramePointer", "-XX:CompileCommand=quiet")
 _NOT_INLINED = "-XX:CompileCommand=dontinline,Stops*::*"
+_COMPILED_FIRST = "-Xbatch"  # a method waits for its compiler, however busy the machine is
 _SLEEP = "hotspot:thread__sleep__begin"
 
 
@@ -137,7 +138,8 @@ def test_without_frame_pointers_the_option_is_suggested(plain: Dialogue) -> None
 
 @pytest.mark.parametrize("unwind", ["auto", "fp"])
 def test_stacks_in_aggregations_are_named(unwind: str, classes: Path) -> None:
-    with java(classes, "Stops", *_FRAME_POINTERS, _NOT_INLINED) as running:
+    options = (*_FRAME_POINTERS, _NOT_INLINED, _COMPILED_FIRST)
+    with java(classes, "Stops", *options) as running:
         more = ("--unwind", unwind, "--jit-map", "-p", running.pid)
         words = ("count", "-n", 3, "--folded", *more, _SLEEP)
         with usdt(*words) as tool:
@@ -154,7 +156,7 @@ def test_a_recording_has_the_names_of_methods_compiled_while_it_was_made(
     classes: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "java.usdt"
-    options = (*_FRAME_POINTERS, _NOT_INLINED)
+    options = (*_FRAME_POINTERS, _NOT_INLINED, _COMPILED_FIRST)
     with Dialogue(need_program("java"), *options, "-cp", classes, "Stops") as running:
         words = ("record", "-o", file, "-n", 1, "--ustack", "--jit-map", "-p", running.pid, _SLEEP)
         with usdt(*words) as tool:
@@ -164,6 +166,13 @@ def test_a_recording_has_the_names_of_methods_compiled_while_it_was_made(
             tool.finish()
         running.say("")
     assert "int Stops$Deep.go(int, boolean)" in run_usdt("report", file).stdout
+
+
+def test_the_last_request_does_not_wait_for_its_time(plain: Dialogue) -> None:
+    process = JavaProcess(plain.pid)
+    assert process.request_map()
+    assert not process.request_map(missing=True)
+    assert process.request_map(now=True)
 
 
 def test_names_that_came_late_are_told_to_those_that_keep_stacks(

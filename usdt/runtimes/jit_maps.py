@@ -57,11 +57,11 @@ class JavaProcess:
 
         Args:
             missing: whether an address is not in the last map.
-            now: whether this is the last request.
+            now: whether this is the last request, which does not wait for its time.
         """
         since = time.monotonic() - self._asked_at
         wait = self._pause if missing else max(self._pause, self._interval)
-        if self._given_up or (since < wait and not (now and since > self._pause)):
+        if self._given_up or (since < wait and not now):
             return False
         machine = self._find()
         if machine is None or not self._ready():
