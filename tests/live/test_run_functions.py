@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from skips import need_program
 
 from usdt.arch.pt_regs import instruction_pointer
 from usdt.base.errors import LanguageError, TracingError
@@ -103,6 +104,25 @@ _BODIES = {
         ),
         "(abcdef, xyz, abc)\n(abcabcabc, true)\nabc-abc\nvabc\n",
     ),
+    "numbers of system calls": (
+        "print((syscall_name(__NR_bpf), syscall_name(SYS_openat), __NR_bpf == SYS_bpf));",
+        "(bpf, openat, true)\n",
+    ),
+    "flags of allocations": (
+        (
+            '$io = 0xc0; printf("%gr|%-4gr|%12gr|%gr\\n", $io, 0, 1 << 32, $io | 1 << 32);'
+            ' @m["a"] = 0xc0; printf("%gr\\n", @m["a"]); clear(@m);'
+        ),
+        ("__GFP_IO|__GFP_FS|0   | 0x100000000|__GFP_IO|__GFP_FS|0x100000000\n__GFP_IO|__GFP_FS\n"),
+    ),
+    "addresses of hardware": (
+        '$m = (uint8[6])1; printf("%s %s\\n", macaddr($m), macaddr((uint8[8])0x0102));',
+        "01:00:00:00:00:00 02:01:00:00:00:00\n",
+    ),
+    "loops without parentheses": (
+        "for $n : 0..2 { print($n); } @m[1] = 2; for $kv : @m { print($kv); } clear(@m);",
+        "0\n1\n(1, 2)\n",
+    ),
     "settings": (
         "print((config().max_strlen, config().stack_mode, config().cpp_demangle));",
         "(1024, bpftrace, true)\n",
@@ -128,8 +148,11 @@ _BODIES = {
         "true\n",
     ),
     "the system": (
-        'print((cgroupid("/") > 0, kfunc_exist("no_such_function")));',
-        "(true, false)\n",
+        (
+            'print((cgroupid("/") > 0, kfunc_exist("no_such_function"),'
+            ' kfunc_allowed("bpf_task_from_pid")));'
+        ),
+        "(true, false, false)\n",
     ),
 }
 
@@ -168,7 +191,11 @@ _REFUSED = {
     "print(dw_ustack());": "dw_ustack(): programs follow frame pointers",
     "print(typeinfo(1));": "typeinfo is an experiment of bpftrace",
     "print(is_str());": "is_str() takes 1 argument, 0 given",
-    "print(comm(1));": "comm() takes no process ID here",
+    'print(comm("a"));': "comm(): expected a number, found string[2]",
+    "print(comm(1, 2));": "comm() takes 0 to 1 argument",
+    "print(__NR_no_such);": "unknown name '__NR_no_such'",
+    'printf("%gr", "a");': "%gr does not go with string[2]",
+    'printf("%s", macaddr((uint8[4])1));': "macaddr() takes an array of 6 bytes",
 }
 
 
@@ -302,6 +329,29 @@ def test_system_calls_have_names(run: Run) -> None:
     printed = run(text, command=f"{sys.executable} -c pass")
     assert "@[execve]: 1\n" in printed
     assert "@[exit_group]: 1\n" in printed
+
+
+def test_names_of_other_processes(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    with subprocess.Popen([need_program("cat", "coreutils")], stdin=subprocess.PIPE) as cat:
+        text = (
+            "macro name($n) { let $node = 1; comm($n) }"
+            ' BEGIN { $pid = $1; print((comm($1), comm($pid), comm($1 + 0), comm($1) == "cat"));'
+            " @m[comm($1)] = name($pid); print((comm(0), comm(4194303), comm(-1), comm(1 << 40)));"
+            " exit(); }"
+        )
+        printed = run(text, str(cat.pid))
+        assert printed == "(cat, cat, cat, true)\n(N/A, N/A, N/A, N/A)\n@m[cat]: cat\n"
+        assert cat.stdin is not None
+        cat.stdin.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_names_of_processes_of_a_namespace_of_process_ids() -> None:
+    unshare = (need_program("unshare", "util-linux"), "-p", "-f", "--mount-proc")
+    text = "BEGIN { print((comm(1) == comm, comm(9999))); exit(); }"
+    command = (*unshare, sys.executable, "-m", "usdt", "run", "-q", "-e", text)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(true, N/A)"
 
 
 @pytest.mark.skipif(KERNEL_MACHINE != "x86_64", reason="usermode of samples is known on x86-64")

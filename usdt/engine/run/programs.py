@@ -65,6 +65,7 @@ class AttachedProgram:
         buffer: int = DEFAULT_BUFFER,
     ) -> None:
         self._prepared = prepared
+        prepared.state.system_calls = system_call_numbers
         self.settings = prepared.settings
         self._stack = stack
         self._buffer = buffer

@@ -25,6 +25,7 @@ def _warnings(text: str) -> list[tuple[str, str]]:
         ("return; print(1);", [("1:17", _NEVER)]),
         ("exit(); print(1); print(2);", [("1:17", _NEVER)]),
         ("return; print(1)", [("1:17", _NEVER)]),
+        ("let $v; print(find(@m, 1, $v));", []),
         ("for ($i : 0..3) { break; print(1); } print(2);", [("1:34", _NEVER)]),
         ("if (pid) { return; } else if (tid) { exit(); } else { return; } @ = 1;", [
             ("1:73", _NEVER)]),

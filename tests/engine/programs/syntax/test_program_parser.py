@@ -93,6 +93,7 @@ STATEMENTS = [
     ("if comptime x { 1; }", "if (comptime x) { 1; }; ", "if at compile time"),
     ("while (1) { $i++; break; continue }", "while (1) { ($i++); break; continue; }; ", "while"),
     ("for ($i : 0..$n + 1) { }", "for ($i : 0..($n + 1)) { }; ", "for over a range"),
+    ("for $i : 0..2 { }", "for ($i : 0..2) { }; ", "for without parentheses"),
     ("for ($kv : @m) { $kv.0 }", "for ($kv : @m) { $kv.0 }; ", "for over a map"),
     ("unroll(5) { 1 }", "unroll (5) { 1 }; ", "unroll"),
     ("unroll($1) { 1 }", "unroll ($1) { 1 }; ", "unroll by an argument"),

@@ -45,6 +45,7 @@ _COMM = 16
 _ALL = (1 << 64) - 1
 _TRUTHS = {"true": 1, "1": 1, "false": 0, "0": 0}
 _HIDDEN = re.compile("arg[0-9]+|return")  # what is no member of args
+_SYSTEM_CALLS = ("__NR_", "SYS_")  # asm/unistd.h and sys/syscall.h: numbers of system calls
 _FRAMES = 127  # PERF_MAX_STACK_DEPTH
 _SAMPLES = ("profile", "interval", "software", "hardware", "watchpoint")
 _CODE_SEGMENT = Register(136, 8)  # cs in struct pt_regs of x86-64; its low bits are the ring
@@ -91,6 +92,9 @@ class BuiltinChecker(OperatorChecker):
         if defined is not None and name in defined.enumerators:
             return _enumerator(defined.enumerators[name], defined.enumerations[name])
         found = constants().get(name)
+        if found is None and name.startswith(_SYSTEM_CALLS):
+            call = name.removeprefix("__NR_").removeprefix("SYS_")
+            found = self.state.system_calls().get(call)
         if found is not None:
             return constant(found & _ALL)
         if name not in enumerators():

@@ -75,7 +75,6 @@ _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_use
 # What is known of bpftrace and not there, and why
 _REFUSED = {
     "dw_ustack": "programs follow frame pointers; usdt trace and count --unwind dwarf use tables",
-    "kfunc_allowed": "programs here call no functions of the kernel (kfuncs)",
     "override": "not written yet: it changes what functions of the kernel return",
     "skboutput": "not written yet: trace the packet's members with printf()",
     "socket_cookie": "not written yet: (struct sock *)… has __sk_common.skc_cookie.counter",

@@ -24,9 +24,9 @@ __all__ = ("Conversion", "check_format", "check_kernel_format", "conversions")
 
 _CONVERSION = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?:\.(?P<precision>\d*))?(?P<size>hh|h|ll|l|j|z|t)?"
-    r"(?P<letter>r[xh]|[%a-zA-Z])"
+    r"(?P<letter>r[xh]|gr|[%a-zA-Z])"
 )
-_NUMBERS = frozenset("duixXocp")
+_NUMBERS = frozenset((*"duixXocp", "gr"))
 _OF_KERNEL, _MOST_OF_KERNEL = "duixps", 3  # conversions of bpf_trace_printk(), and values
 
 

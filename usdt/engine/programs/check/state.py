@@ -24,7 +24,7 @@ from usdt.engine.programs.types import (
 from usdt.engine.programs.variables import MapVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from usdt.base.errors import LanguageError
     from usdt.engine.programs.definitions import Definitions
@@ -143,6 +143,7 @@ class ProgramState:
         waiting: whether a statement of the probe was left out for a type that is not known yet.
         guessing: whether such types are taken for int64, because no pass finds more.
         at_end: whether the probe ``end`` is checked.
+        system_calls: returns the numbers of system calls by name.
         ahead: nanoseconds by which the time since 1970 is ahead of CLOCK_MONOTONIC; 0: not asked.
         final: whether types that are not known yet are errors.
     """
@@ -187,6 +188,7 @@ class ProgramState:
         self.guessing = False
         self.final = False
         self.at_end = False
+        self.system_calls: Callable[[], Mapping[str, int]] = dict
         self.ahead = 0
         self._numbers: dict[Event, int] = {}
         self._used: set[str] = set()  # maps

@@ -95,6 +95,8 @@ def _converted(conversion: Conversion, kind: Type, value: Any, symbols: Symbols)
         if conversion.precision is not None:
             made = made[: int(conversion.precision or 0)]
         return _padded(made, conversion)
+    if letter == "gr":
+        return _padded(symbols.allocation_flags(int(value)), conversion)
     return _number(conversion, int(value))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import time
 from typing import TYPE_CHECKING
 
+from usdt.base.errors import TracingError
 from usdt.cgroups.known import KnownCgroups
 from usdt.cgroups.labels import CgroupName
 from usdt.engine.language.tree import StackKind
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from usdt.engine.output.frames import Frame
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.programs.types import StackType
+    from usdt.tracefs.format import Flags
 
 __all__ = ("LiveSymbols",)
 
@@ -110,6 +113,16 @@ class LiveSymbols:
             self._names_of_calls = {at: name for name, at in self._system_calls().items()}
         return self._names_of_calls.get(number & 0xFFFF_FFFF, "Unknown syscall")
 
+    def allocation_flags(self, value: int) -> str:
+        """Return the names of flags of allocations; in digits if the kernel shows none.
+
+        They are in the format of a tracepoint: their bits depend on the kernel.
+        """
+        names = _allocation_flags()
+        if names is None or not value:
+            return hex(value) if value else "0"
+        return names.show(value)
+
     def time(self, nanoseconds: int, form: str) -> str:
         """Return a time of CLOCK_MONOTONIC in the form of strftime(); ``%f`` is microseconds."""
         return time_text(nanoseconds + self._offset, form)
@@ -119,6 +132,19 @@ class LiveSymbols:
         for one in (self._user, self._cgroups):
             if one is not None:
                 one.close()
+
+
+@functools.cache
+def _allocation_flags() -> Flags | None:
+    from usdt.tracefs.format import Flags, FormatError, named_fields, parse_format  # noqa: PLC0415
+    from usdt.tracefs.mount import read_format  # noqa: PLC0415 - few programs show such flags
+
+    try:
+        form = parse_format(read_format("kmem", "kmalloc"))
+    except (FormatError, OSError, TracingError):
+        return None
+    found = named_fields(form).get("gfp_flags")
+    return found if isinstance(found, Flags) else None
 
 
 def time_text(nanoseconds: int, form: str) -> str:

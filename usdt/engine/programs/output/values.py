@@ -54,6 +54,9 @@ class Symbols(Protocol):
     def system_call(self, number: int) -> str:
         """Return the name of a system call."""
 
+    def allocation_flags(self, value: int) -> str:
+        """Return the names of flags of allocations (GFP)."""
+
     def time(self, nanoseconds: int, form: str) -> str:
         """Return a time of CLOCK_MONOTONIC in the form of strftime()."""
 

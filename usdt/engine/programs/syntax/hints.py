@@ -90,6 +90,7 @@ def _never_assigned(probe: Probe) -> Iterator[tuple[int, str]]:
     }
     changing = [
         *nodes_of(tree.Increment, probe.block),
+        *(one for one in nodes_of(tree.Call, probe.block) if one.function == "find"),
         # What has the address of a variable may change it.
         *(one for one in nodes_of(tree.Unary, probe.block) if one.op == "&"),
     ]

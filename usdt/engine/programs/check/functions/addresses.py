@@ -141,10 +141,16 @@ class AddressFunctions(FunctionChecker):
     def _call_macaddr(self, node: tree.Call) -> Value:
         (first,) = self.arguments(node, 1, 1)
         value = self.value(first)
-        address = value.address if isinstance(value, Read | ReadText) else value
-        if not isinstance(address, Scalar):
+        kind = BufferType(_MAC, hardware=True)
+        if isinstance(value, Read | ReadText):
+            return Read(value.address, kind)
+        if isinstance(value, Scalar):
+            return Read(value, kind)
+        found = lvalue_of(value, self.new_variable)
+        if found is None or bytes_of(value.type) < _MAC:
             raise self.error(first, "macaddr() takes an array of 6 bytes, or its address")
-        return Read(address, BufferType(_MAC, hardware=True))
+        array, _, before = found
+        return Read(Scalar(array.address, PointerType(kernel=array.kernel), before), kind)
 
     def _call_kptr(self, node: tree.Call) -> Scalar:
         return self._in_space(node, kernel=True)

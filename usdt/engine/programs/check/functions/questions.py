@@ -138,6 +138,12 @@ class QuestionFunctions(FunctionChecker):
         types = kernel_types()
         return _truth(types is not None and bool(types.btf.find(name, Kind.FUNC)))
 
+    def _call_kfunc_allowed(self, node: tree.Call) -> Scalar:
+        # Programs here call no functions of the kernel: scripts that ask take another way.
+        (first,) = self.arguments(node, 1, 1)
+        self.text(first, "the function of kfunc_allowed()")
+        return _truth(False)  # noqa: FBT003 - it is the value
+
 
 def _setting(value: int | bool | str) -> Value:  # noqa: FBT001 - it is the value
     if isinstance(value, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
 from usdt.engine.programs.check.builtins import BUILTINS
 from usdt.engine.programs.check.functions.arguments import FunctionChecker
@@ -12,6 +13,7 @@ from usdt.engine.programs.constants import constants
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import CallHelper, Evaluate
 from usdt.engine.programs.types import INT64, UINT64
+from usdt.procfs.namespaces import nested_pid_namespace
 
 if TYPE_CHECKING:
     from usdt.engine.programs.typed import Statement, Value
@@ -62,10 +64,22 @@ class TaskFunctions(FunctionChecker):
         return self.value(tree.Member(leader, member, arrow=True, start=node.start, end=node.end))
 
     def _call_comm(self, node: tree.Call) -> Value:
-        if self.arguments(node, 0, 1):
-            reason = "another process is looked up by a function of the kernel (kfunc)"
-            raise self.error(node, f"comm() takes no process ID here: {reason}")
-        return self.builtin("comm", node)
+        given = self.arguments(node, 0, 1)
+        if not given:
+            return self.builtin("comm", node)
+        self.number(given[0], "comm()")
+        from usdt.engine.programs.syntax.library import expand_call  # noqa: PLC0415 - few programs
+
+        nested = nested_pid_namespace()
+        if nested is None:
+            namespace = expand_call("initial_pid_namespace", at=node)
+        else:
+            inode = tree.Integer(nested[1], node.start, node.end)
+            namespace = expand_call("pid_namespace", inode, at=node)
+        try:
+            return self.value(expand_call("comm_of", given[0], namespace, at=node))
+        except LanguageError as err:
+            raise self.error(node, f"comm(): {err.reason}") from err
 
     def _do_signal(self, node: tree.Call) -> tuple[Statement, ...]:
         return self._send_signal(node, Helper.SEND_SIGNAL)

@@ -211,8 +211,8 @@ class StatementParser(ExpressionParser):
 
     def _for(self) -> Statement:
         start = self.advance().start
-        self.expect("(", "after for")
-        variable = self._variable("after 'for ('")
+        enclosed = self.accept("(")
+        variable = self._variable("after 'for ('" if enclosed else "or '(' after for")
         self.expect(":", "after the variable of for")
         first = self.expression()
         highest = self.height
@@ -221,10 +221,11 @@ class StatementParser(ExpressionParser):
             last = self.expression()
             highest = max(highest, self.height) + 1
             iterable = Range(first, last, first.start, last.end)
-        if self.token.text != ")":
-            self.fail("an operator, '..' or ')' after what for runs over")
-        self.advance()
-        block = self.block("after for (…)")
+        if enclosed:
+            if self.token.text != ")":
+                self.fail("an operator, '..' or ')' after what for runs over")
+            self.advance()
+        block = self.block("after what for runs over")
         self.grow(start, highest, self.height)
         return For(variable, iterable, block, start, self.at)
 
