@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from usdt.base.frozen import field, frozen, replace
+from usdt.base.frozen import field, fields_of, frozen, replace
 
 
 @frozen
@@ -28,6 +28,22 @@ class Twin:
 
 
 @frozen
+class Long:
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+    f: int
+    g: int
+    h: int
+    i: int
+    j: int
+    k: int
+    set_0: int = 11
+
+
+@frozen
 class Empty:
     pass
 
@@ -36,6 +52,11 @@ def test_fields_by_position_and_by_name() -> None:
     assert Point(1, 5) == Point(y=5, x=1) == Point(1, y=5)
     assert Point(1).y == 2
     assert Point(1, 5).total == 6
+
+
+def test_a_record_of_many_fields_keeps_their_order() -> None:
+    assert tuple(fields_of(Long(*range(11))).values()) == tuple(range(12))
+    assert Long(*range(10), set_0=20, k=10) == Long(*range(11), 20)
 
 
 @pytest.mark.parametrize(
@@ -90,5 +111,5 @@ def test_replace_copies_a_record_with_other_values() -> None:
     assert replace(point, y=7) == Point(1, 7)
     assert replace(point, y=7).where == "here"
     assert point.y == 5
-    with pytest.raises(TypeError, match=r"Point: .* unknown: z"):
+    with pytest.raises(TypeError, match=r"Point.* unexpected .*z"):
         replace(point, z=1)

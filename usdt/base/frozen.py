@@ -1,17 +1,21 @@
 """``@frozen``: immutable, slotted records that are cheap to declare.
 
 ``dataclass(frozen=True, slots=True)`` compiles six methods for every class, which takes 0.5 ms each
-time a program starts. With some sixty records that is a third of the toolkit's start time. Here the
-methods are shared closures. Type checkers treat the result as a dataclass.
+time a program starts. With hundreds of records that would be most of the toolkit's start time. Here
+the methods are shared, and ``__init__`` is compiled once for each number of fields. Type checkers
+treat the result as a dataclass.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import CodeType
 
 __all__ = ("field", "fields_of", "frozen", "replace")
 
@@ -39,24 +43,24 @@ def frozen(cls: type[T]) -> type[T]:
     fields.
     """
     names = tuple(cls.__annotations__)
-    fields = {name: _as_field(cls.__dict__.get(name, _MISSING)) for name in names}
-    space = {key: value for key, value in cls.__dict__.items() if key not in (*names, "__dict__")}
-    space.pop("__weakref__", None)
-    space.update(__slots__=names, __match_args__=names)
-    made: type[T] = type(cls.__name__, cls.__bases__, space)
-    compared = [name for name in names if fields[name].compare]
-    methods = {
-        "__init__": _initializer(made, names, fields),
-        "__reduce__": lambda self: (made, tuple(getattr(self, name) for name in names)),
-        "__setattr__": _refuse,
+    fields = [_as_field(cls.__dict__.get(name, _MISSING)) for name in names]
+    compared = [name for name, one in zip(names, fields, strict=True) if one.compare]
+    own = {key: value for key, value in cls.__dict__.items() if key not in names}
+    for key in ("__dict__", "__weakref__"):
+        own.pop(key, None)
+    space = {
         "__delattr__": _refuse,
-        **_comparison(made, compared),
+        "__reduce__": _reduce,
+        "__repr__": _represent,
+        "__setattr__": _refuse,
+        **_comparison(compared),
+        **own,
+        "__slots__": names,
+        "__match_args__": names,
     }
-    for key, method in methods.items():
-        if key not in space:
-            setattr(made, key, method)
-    if "__repr__" not in space:
-        made.__repr__ = _representation(names)  # type: ignore[method-assign]
+    made: type[T] = type(cls.__name__, cls.__bases__, space)
+    if "__init__" not in own:
+        made.__init__ = _initializer(made, names, fields)  # type: ignore[method-assign]
     return made
 
 
@@ -75,56 +79,50 @@ def _as_field(value: Any) -> _Field:
 
 
 def _initializer(
-    made: type[Any], names: tuple[str, ...], fields: dict[str, _Field]
+    made: type[Any], names: tuple[str, ...], fields: Sequence[_Field]
 ) -> Callable[..., None]:
-    setters = [made.__dict__[name].__set__ for name in names]
-    defaults = tuple(fields[name].default for name in names)
-    least = max((at for at, one in enumerate(defaults, 1) if one is _MISSING), default=0)
-
-    def complete(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        if len(given) > len(names):
-            raise TypeError(f"{made.__name__}: {len(names)} fields, {len(given)} values")
-        values = list(given)
-        for name in names[len(given) :]:
-            value = named.pop(name, fields[name].default)
-            if value is _MISSING:
-                raise TypeError(f"{made.__name__}: no value for the field {name!r}")
-            values.append(value)
-        if named:
-            raise TypeError(f"{made.__name__}: fields given twice or unknown: {', '.join(named)}")
-        return values
-
-    def __init__(self: Any, *given: Any, **named: Any) -> None:  # noqa: N807 - it becomes one
-        if not named and least <= len(given) <= len(names):
-            values: Sequence[Any] = given + defaults[len(given) :]
-        else:
-            values = complete(given, named)
-        for put, value in zip(setters, values, strict=True):
-            put(self, value)
-
-    return __init__
+    setters = {f"set_{at}": made.__dict__[name].__set__ for at, name in enumerate(names)}
+    defaults = tuple(one.default for one in fields if one.default is not _MISSING)
+    code = _template(len(names)).replace(
+        co_varnames=("self", *names), co_qualname=f"{made.__qualname__}.__init__"
+    )
+    return FunctionType(code, setters, "__init__", defaults)
 
 
-def _comparison(made: type[Any], compared: list[str]) -> dict[str, Callable[..., Any]]:
+@functools.cache
+def _template(count: int) -> CodeType:
+    # The code of __init__ for so many fields. Records differ in the names of their fields, which
+    # are names of variables in the code, and in the functions that set them, which are globals.
+    # To compile the code for each record would take the time that this module saves.
+    parameters = "".join(f", value_{at}" for at in range(count))
+    body = "".join(f"set_{at}(self, value_{at}); " for at in range(count)) or "pass"
+    space: dict[str, Any] = {}
+    exec(f"def __init__(self{parameters}): {body}", space)  # noqa: S102 - only numbers are put in
+    code: CodeType = space["__init__"].__code__
+    return code
+
+
+def _comparison(compared: list[str]) -> dict[str, Callable[..., Any]]:
     key: Callable[[Any], Any] = operator.attrgetter(*compared) if compared else lambda _: ()
 
     def __eq__(self: Any, other: object) -> Any:  # noqa: N807
-        if other.__class__ is not made:
+        if other.__class__ is not self.__class__:
             return NotImplemented
         return key(self) == key(other)
 
     def __hash__(self: Any) -> int:  # noqa: N807
-        return hash((made, key(self)))
+        return hash((self.__class__, key(self)))
 
     return {"__eq__": __eq__, "__hash__": __hash__}
 
 
-def _representation(names: tuple[str, ...]) -> Callable[[Any], str]:
-    def __repr__(self: Any) -> str:  # noqa: N807
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{type(self).__qualname__}({values})"
+def _represent(self: object) -> str:
+    values = ", ".join(f"{name}={value!r}" for name, value in fields_of(self).items())
+    return f"{type(self).__qualname__}({values})"
 
-    return __repr__
+
+def _reduce(self: object) -> tuple[type[Any], tuple[Any, ...]]:
+    return type(self), tuple(fields_of(self).values())
 
 
 def _refuse(self: object, name: str, *_: object) -> None:
