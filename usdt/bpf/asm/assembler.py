@@ -182,17 +182,19 @@ class Assembler:
         """Return r0."""
         self._insns.append(encode(_EXIT))
 
+    def emit_functions(self) -> None:
+        """Emit the functions that have not been emitted, and those that they add."""
+        while added := [name for name in self._functions if name not in self._labels]:
+            self.label(added[0])
+            self._functions[added[0]](self)
+
     def assemble(self) -> Code:
         """Resolve the labels, and drop unreachable instructions, which the verifier rejects.
 
         Raises:
             CodeTooLarge: a label is out of a jump's range.
         """
-        emitted: set[str] = set()
-        while added := [name for name in self._functions if name not in emitted]:
-            self.label(added[0])
-            self._functions[added[0]](self)
-            emitted.add(added[0])
+        self.emit_functions()
         kept = self._reachable()
         new_index = {old: new for new, old in enumerate(kept)}
         insns = [self._insns[index] for index in kept]

@@ -53,9 +53,7 @@ def scratch_size(statements: Sequence[Statement], *, kernel: bool) -> int:
     asm = Assembler()
     frame = Frame(_loops(statements), scratch=True)
     _emit(asm, frame, statements, CodeOptions(kernel, 0, atomics=True))
-    asm.label("exit")
-    asm.exit()
-    asm.assemble()
+    asm.emit_functions()  # loops use it as well
     used = frame.scratch_used
     return 1 << (used - 1).bit_length() if used else 0
 

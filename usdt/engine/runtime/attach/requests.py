@@ -57,7 +57,8 @@ class AttachFailure:
 
 def variants_of(requests: Sequence[AttachRequest]) -> list[ProgramVariant]:
     """Return the variants of some requests in order, without duplicates."""
-    return list(dict.fromkeys(request.variant for request in requests))
+    # By number: to compare variants by value would go through all that they do.
+    return list({request.variant.number: request.variant for request in requests}.values())
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -61,7 +61,7 @@ class UprobeAttacher:
         self._may_sleep = may_sleep
         self._failures: list[AttachFailure] = []
         self._done = self._total = 0  # of the requests
-        self._programs: dict[tuple[ProgramVariant, ...], Program] = {}
+        self._programs: dict[tuple[int, ...], Program] = {}  # by numbers of their variants
 
     def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
         """Attach to every site; return the failures."""
@@ -81,7 +81,7 @@ class UprobeAttacher:
 
     def _attach(self, requests: Sequence[AttachRequest]) -> None:
         progress.report("attaching", self._done, self._total)
-        program = self._program(tuple(variants_of(requests)))
+        program = self._program(variants_of(requests))
         try:
             self._link(program, requests)
         except (SyscallError, NotSupported) as err:
@@ -94,8 +94,9 @@ class UprobeAttacher:
             points = tuple(request.point for request in requests)
             self._failures.append(AttachFailure(points, _explained(err, points[0])))
 
-    def _program(self, variants: tuple[ProgramVariant, ...]) -> Program:
-        if variants not in self._programs:
+    def _program(self, variants: Sequence[ProgramVariant]) -> Program:
+        numbers = tuple(variant.number for variant in variants)
+        if numbers not in self._programs:
             faultable = any(variant.faultable for variant in variants)
             sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
             note = "sleepable " if sleepable else ""
@@ -104,8 +105,8 @@ class UprobeAttacher:
             multi = self._method is UprobeMethod.UPROBE_MULTI
             kind = AttachType.TRACE_UPROBE_MULTI if multi else AttachType.NONE
             program = self._loader.load_for_uprobes(variants, kind, sleepable=sleepable, note=note)
-            self._programs[variants] = program
-        return self._programs[variants]
+            self._programs[numbers] = program
+        return self._programs[numbers]
 
     def _link(self, program: Program, requests: Sequence[AttachRequest]) -> None:
         point = requests[0].point
