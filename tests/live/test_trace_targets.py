@@ -399,7 +399,10 @@ def test_a_killed_tracer_leaves_nothing_behind(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- -c and -o
 
 
-def test_a_command_is_traced_from_its_first_instruction(tmp_path: Path) -> None:
+def test_a_command_is_traced_from_its_first_instruction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USDT_COLD", "1")  # as users start it, in virtual machines as well
     output = tmp_path / "events"
     with tracing("-c", f"{build('default', 'args')} -n 1", "-o", output, _COUNT3) as tool:
         assert tool.process.wait(patient(20)) == 0

@@ -1,12 +1,14 @@
 """Commands forked from a process that has imported them, where a test run starts thousands.
 
 Most of what a start of ``usdt`` costs is imports. ``started(words)`` forks the command from a
-server that has done them, one for each worker of pytest-xdist. All else is real: a process of its
-own with these words, this environment and folder, and its end is that of the installed script.
+server that has done them, one for each worker of pytest-xdist and one in each virtual machine,
+where imports take seconds. All else is real: a process of its own with these words, this
+environment and folder, and its end is that of the installed script.
 
 What a fork cannot have starts as for users: a command behind another program, an environment
-that changes how Python starts, and every command where pytest has no workers, as in ``make
-test-vm`` or for a test run by itself. ``USDT_COLD=1`` in the environment has all start so.
+that changes how Python starts, and every command of a test run by itself on this machine.
+``USDT_COLD=1`` in the environment has all start so; a test of ``test_trace_targets.py`` sets it,
+so that a command starts cold in each virtual machine, too.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ _IMPORTED = (
 _SCRIPTS = frozenset(str(Path(sys.executable).with_name(name)) for name in ("usdt", "kprobe"))
 #: Variables that Python reads when it starts.
 _OF_PYTHON = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
+#: Variables of test runs that start enough commands to have a server.
+_SERVED = frozenset({"PYTEST_XDIST_WORKER", "USDT_GUEST"})
 _ALIVE = 2.0  # seconds between two looks whether the tests still run
 _READY = b"ready\n"
 _TEXT: dict[str, Any] = {"text": True, "errors": "surrogateescape"}
@@ -167,7 +171,7 @@ def run(
 
 def _forkable(words: list[str]) -> bool:
     return (
-        "PYTEST_XDIST_WORKER" in os.environ
+        not _SERVED.isdisjoint(os.environ)
         and not os.environ.get("USDT_COLD")
         and words[0] in _SCRIPTS
         and _python_environment() == _AT_START

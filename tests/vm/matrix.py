@@ -336,7 +336,10 @@ QUICK: tuple[str, ...] = tuple(
 
 # Quick tests of what is the same on every CPU run in the kernels of amd64 alone, those of what is
 # the same in every kernel in one kernel of each CPU. `make test-vm-all` leaves nothing out.
-_OF_KERNELS = ("test_capabilities.py", "test_record_live.py", "test_trace_targets.py")
+_OF_KERNELS = (
+    *("test_capabilities.py", "test_record_live.py"),
+    "test_trace_targets.py::test_it_ends_with_the_process",
+)
 _OF_CPUS = tuple(f"[default-part {part}]" for part in range(2, 7))
 
 
