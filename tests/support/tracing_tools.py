@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fork_server import run, started
 from json_schema import check_lines
+from patience import patient
 from streams import answers, is_about
 
 from usdt.bpf._syscall import bpf_attribute
@@ -58,6 +59,7 @@ USDT = str(Path(sys.executable).parent / "usdt")
 KPROBE = str(Path(sys.executable).parent / "kprobe")
 
 _TIMEOUT = 100.0
+_PAUSE = patient(0.004)  # seconds between two looks, which take time from what is awaited
 _TRACING = re.compile(r"^tracing (\d+) sites?; end with \^C$")
 _CLOSING = re.compile(r"^(\d+) events?, (\d+) lost$")
 
@@ -65,7 +67,7 @@ T = TypeVar("T")
 
 
 def until(
-    look: Callable[[], T | None], what: str, *, timeout: float = _TIMEOUT, every: float = 0.005
+    look: Callable[[], T | None], what: str, *, timeout: float = _TIMEOUT, every: float = _PAUSE
 ) -> T:
     """Wait until look() gives something true, and return that."""
     deadline = time.monotonic() + timeout
@@ -198,7 +200,7 @@ class Tool:
                 why = f"ended with {self.code}" if ended else f"did not in {timeout} s"
                 msg = f"{self}: expected {what}, {why}; {self.errors[-5:]} {self.lines[-3:]}"
                 raise AssertionError(msg)
-            time.sleep(0.002)
+            time.sleep(_PAUSE)
         return found
 
 

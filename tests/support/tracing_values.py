@@ -76,7 +76,7 @@ def _symbols(path: Path) -> dict[str, set[str]]:
     return found
 
 
-def _why(operand: str, machine: str, bits: int, symbols: dict[str, set[str]]) -> str | None:
+def _why(operand: str, machine: str, bits: int, path: Path) -> str | None:
     for pattern, reason in _BY_TEXT:
         if pattern.search(operand):
             return reason
@@ -96,7 +96,7 @@ def _why(operand: str, machine: str, bits: int, symbols: dict[str, set[str]]) ->
         relocated = _RELOCATED.search(place)
         place = next(filter(None, relocated.groups()), "") if relocated else ""
     for symbol in _SYMBOL.findall(place):
-        addresses = symbols.get(symbol, set())
+        addresses = _symbols(path).get(symbol, set())
         if len(addresses) != 1:
             return _AMBIGUOUS if addresses else _STRIPPED
     return None
@@ -107,12 +107,13 @@ def unreadable_operands(*paths: Path) -> dict[tuple[str, int], set[str | None]]:
     """(probe, index of the argument) → why it cannot be read, None for sites where it can."""
     found: dict[tuple[str, int], set[str | None]] = {}
     for path in paths:
-        header = _tool("readelf", "--file-header", str(path))
+        text = _tool("readelf", "--file-header", "--notes", str(path))
+        header, _, notes = text.partition("Displaying notes")
         bits = 32 if "ELF32" in header else 64
         machine = header.partition("Machine:")[2].partition("\n")[0]
-        for note in _NOTE.finditer(_tool("readelf", "--notes", str(path))):
+        for note in _NOTE.finditer(notes):
             for index, operand in enumerate(_OPERAND.findall(note["args"])):
-                why = _why(operand, machine, bits, _symbols(path))
+                why = _why(operand, machine, bits, path)
                 key = f"{note['provider']}:{note['name']}", index
                 found.setdefault(key, set()).add(why)
     return found
