@@ -13,7 +13,7 @@ import pytest
 from skips import need_program
 
 from usdt.arch.pt_regs import instruction_pointer
-from usdt.base.errors import LanguageError, TracingError
+from usdt.base.errors import LanguageError, ProgramError
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.tracefs.mount import tracefs
 
@@ -270,11 +270,27 @@ def test_addresses_of_variables(run: Run, tmp_path: Path, options: tuple[str, ..
     gc.collect()  # debug information closes its files when it is freed
     if options == ("-pie",):
         missing = f'uprobe:{program}:work {{ print(*uaddr("none")); }}'
-        with pytest.raises(TracingError, match="unknown name 'none'"):
+        place = len(missing) - len('uaddr("none")); }')
+        with pytest.raises(ProgramError, match="its file has no variable 'none'") as caught:
             run(missing, command=str(program))
-        back = f'uretprobe:{program}:work {{ print(*uaddr("one")); }}'
-        with pytest.raises(LanguageError, match="which its return does not know"):
-            run(back, command=str(program))
+        assert caught.value.column == place
+        members = f"BEGIN {{ }} uprobe:{program}:work {{ print(args.no); }}"
+        with pytest.raises(ProgramError, match="no debug information") as caught:
+            run(members, command=str(program))
+        assert members[caught.value.column :].startswith("args.no")
+
+
+@pytest.mark.parametrize("options", [("-pie",), ("-no-pie",)])
+def test_addresses_of_variables_at_returns(
+    run: Run, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    program = tmp_path / "work"
+    (tmp_path / "work.c").write_text(_C)
+    command = ("gcc", "-O1", *options, "-o", program, tmp_path / "work.c")
+    subprocess.run(command, check=True, capture_output=True)
+    values = '*uaddr("one"), *uaddr("two"), *(uint64 *)(uaddr("many") + 1)'
+    text = f"uretprobe:{program}:work {{ print(({values})); exit(); }}"
+    assert run(text, command=str(program)) == "(5, 2, 4)\n"
 
 
 def test_the_context_has_the_registers(run: Run, tmp_path: Path) -> None:

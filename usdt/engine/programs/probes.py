@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.program import AttachPoint, Probe, Program
     from usdt.engine.programs.syntax.source import Source
 
-__all__ = ("KINDS", "probe_requests")
+__all__ = ("KINDS", "placed_error", "probe_requests")
 
 #: Kinds as they may be written → the kind.
 KINDS = {
@@ -59,6 +59,7 @@ _LOCKS = (
 )
 _OF_PROGRAMS = ("uprobe", "uretprobe", "usdt")
 _LINE = re.compile(r"^([^:]+)@([^@:]+:[0-9]+)$")
+_UNKNOWN = re.compile("(?:unknown name ')?([^':]*)")  # an error of a name, or of args
 _PARAMETER = re.compile(r"\$(\d+)")
 
 
@@ -138,24 +139,44 @@ def _of_engine(kind: str, rest: str) -> str:
 
 def _with_items(request: ProbeText, probe: Probe, kind: str, defined: set[str]) -> ProbeText:
     # Providers read the types of what is named in items: with args all that they find.
-    names = dict.fromkeys(_arguments_of(probe))
+    names: dict[str, object] = dict.fromkeys(name for name, _ in _arguments_of(probe))
     if kind in _OF_PROGRAMS and any(_is_of_program(one, defined) for one in _parts(probe)):
         names["args"] = None
     items = (Item(name, Name(name, 0, 0)) for name in names)
     return replace(request, items=(*request.items, *items))
 
 
-def _arguments_of(probe: Probe) -> Iterator[str]:
+def placed_error(request: ProbeRequest, err: LanguageError, source: Source) -> LanguageError:
+    """Return the error of a probe's provider as one of the place in the program that it is about.
+
+    Args:
+        request: the probe.
+        err: the error: a name is unknown, or what has it is no value.
+        source: the text of the program.
+    """
+    name = _UNKNOWN.match(err.reason)
+    for known, node in _arguments_of(request.probe):
+        if name is not None and known == name[1]:
+            reason = f"{request.text}: {err.reason}"
+            if isinstance(node, tree.Call):
+                _, _, hint = err.reason.partition("; did you mean")
+                reason = f"uaddr(): {request.text}: its file has no variable {known!r}"
+                reason += f"; did you mean{hint}" if hint else ""
+            return source.error(node.start, reason)
+    return source.error(request.probe.start, f"{request.text}: {err.reason}")
+
+
+def _arguments_of(probe: Probe) -> Iterator[tuple[str, tree.Expression]]:
     # The names of the arguments that a probe uses: those of args.x, args, and arg0 to arg9; and
     # of the variables of the program whose addresses it asks for.
     for node in _parts(probe):
         match node:
             case tree.Member(object=tree.Identifier(name="args"), name=name):
-                yield name
+                yield name, node
             case tree.Identifier(name=name) if re.fullmatch(r"arg\d|args", name):
-                yield name
+                yield name, node
             case tree.Call(function="uaddr", arguments=(tree.String(value=symbol),)):
-                yield symbol.decode("utf-8", "surrogateescape")
+                yield symbol.decode("utf-8", "surrogateescape"), node
 
 
 def _is_of_program(node: object, defined: set[str]) -> bool:

@@ -99,10 +99,11 @@ class Choose:
 
 @frozen
 class CallHelper:
-    """The result of a helper of the kernel that takes numbers."""
+    """The result of a helper of the kernel that takes numbers, or the context of the probe."""
 
     helper: Helper
     arguments: tuple[Scalar, ...] = ()
+    context: bool = False
     low: bool = False  # only its low 32 bits
     high: bool = False  # only its high 32 bits
 

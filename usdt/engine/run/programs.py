@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from usdt.base.errors import ProbeNotFound
+from usdt.base.errors import LanguageError, ProbeNotFound, ProgramError
 from usdt.base.frozen import replace
 from usdt.engine.compiler.limits import DEFAULT_BUFFER
 from usdt.engine.programs.output.results import ProgramResults
 from usdt.engine.programs.output.symbols import LiveSymbols
+from usdt.engine.programs.probes import placed_error
 from usdt.engine.programs.session import OWN_SIGNAL, ProgramSession
 from usdt.engine.run.attach import attach_probes
 from usdt.engine.run.options import TraceOptions
@@ -77,7 +78,16 @@ class AttachedProgram:
         if not (targets.pids or targets.command) and any(map(_is_of_processes, probes)):
             targets = replace(targets, all_processes=True)
         options = TraceOptions(missing=lambda request, err: missing.append((request, err)))
-        self.attached = attach_probes(stack, targets, probes, self._make_session, options)
+        try:
+            self.attached = attach_probes(stack, targets, probes, self._make_session, options)
+        except ProgramError:
+            raise
+        except LanguageError as err:  # of a provider, which knows the attach point alone
+            of = (one for one in prepared.requests if one.request and one.request.text == err.text)
+            request = next(of, None)
+            if request is None:
+                raise
+            raise placed_error(request, err, prepared.state.source) from err
         gone = [request for request, _ in missing]
         self._requests = [one for one in prepared.requests if one.request not in gone]
         self._notices = self._passed_over(missing)

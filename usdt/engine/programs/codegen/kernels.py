@@ -6,7 +6,15 @@ import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import NotSupported
-from usdt.engine.programs.typed import AggregateNumber, FindText, ForMap, Loop, MapLength
+from usdt.bpf._uapi import Helper
+from usdt.engine.programs.typed import (
+    AggregateNumber,
+    CallHelper,
+    FindText,
+    ForMap,
+    Loop,
+    MapLength,
+)
 from usdt.engine.programs.walk import parts
 
 if TYPE_CHECKING:
@@ -26,6 +34,11 @@ _SINCE: dict[type, tuple[str, tuple[int, int]]] = {
     MapLength: ("len() of a map", (5, 13)),
     AggregateNumber: ("reading the result of count() and the like", (5, 19)),
 }
+# Helper → the function that calls it, and the first Linux that has it where that is allowed:
+# bpf_get_func_ip() of uprobes (a3c485a5d8d4).
+_HELPERS: dict[Helper, tuple[str, tuple[int, int]]] = {
+    Helper.GET_FUNC_IP: ("uaddr() at the return of a function", (6, 6)),
+}
 
 
 def check_kernel(statements: Sequence[Statement], release: str | None = None) -> None:
@@ -42,5 +55,7 @@ def check_kernel(statements: Sequence[Statement], release: str | None = None) ->
     version = tuple(int("".join(c for c in word if c.isdigit()) or 0) for word in words[:2])
     for node in parts(*statements):
         needs = _SINCE.get(type(node))
+        if isinstance(node, CallHelper):
+            needs = _HELPERS.get(node.helper)
         if needs is not None and version < needs[1]:
             raise NotSupported(*needs)

@@ -177,6 +177,8 @@ class ValueEmitter:
             asm.load(register, R10, slot)
         for _ in slots:
             self.numbers.pop()
+        if what.context:
+            asm.mov(R1, R6)
         asm.call(what.helper)
         if what.low:
             asm.alu(Alu.LSH, R0, 32)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.arch.locations import Constant, PerCpuAddress, Unreadable, ValueClass, ValueType
+from usdt.arch.locations import Address, PerCpuAddress, Unreadable, ValueClass, ValueType
 from usdt.base.frozen import replace
+from usdt.bpf._uapi import Helper
 from usdt.bpf.maps import possible_cpus
-from usdt.engine.compiler.ir import U64, ArgumentValue, Arithmetic, Compare, Deref, Number
+from usdt.engine.compiler.ir import S64, U64, ArgumentValue, Arithmetic, Compare, Deref, Number
 from usdt.engine.compiler.resolve.names import resolve_register
 from usdt.engine.language import tree as language
 from usdt.engine.language.tree import StackKind
@@ -15,6 +16,7 @@ from usdt.engine.programs.check.functions.arguments import FunctionChecker
 from usdt.engine.programs.check.nodes import constant, lvalue_of, wide
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
+    CallHelper,
     Choose,
     LowBytes,
     Read,
@@ -26,6 +28,7 @@ from usdt.engine.programs.typed import (
 )
 from usdt.engine.programs.types import (
     BOOLEAN,
+    UINT64,
     ArrayType,
     BufferType,
     IntegerType,
@@ -103,14 +106,14 @@ class AddressFunctions(FunctionChecker):
             )
         if isinstance(found.fetch, Unreadable):
             raise self.error(first, f"uaddr(): {found.fetch.reason}")
-        if site.returns and not isinstance(found.fetch, Constant):
-            why = "the address depends on where the function is, which its return does not know"
-            raise self.error(node, f"uaddr(): {why}: keep it at the entry, in a map by tid")
         size = found.type.size if found.type.size in (1, 2, 4, 8) else 8
-        target = ValueType(ValueClass.UNSIGNED, size)
-        return Scalar(
-            ArgumentValue(found.fetch, U64), PointerType(target, spelling=f"uint{8 * size} *")
-        )
+        kind = PointerType(ValueType(ValueClass.UNSIGNED, size), spelling=f"uint{8 * size} *")
+        if site.returns and isinstance(found.fetch, Address):
+            # As far from the function as at its entry; the instruction pointer is elsewhere.
+            entry = self.step(CallHelper(Helper.GET_FUNC_IP, context=True), UINT64)
+            far = Number(found.fetch.displacement, S64)
+            return Scalar(Arithmetic("+", entry.node, far, U64), kind, entry.before)
+        return Scalar(ArgumentValue(found.fetch, U64), kind)
 
     def _call_is_err(self, node: tree.Call) -> Value:
         (first,) = self.arguments(node, 1, 1)
