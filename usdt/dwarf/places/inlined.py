@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.terminal import progress
@@ -9,7 +10,7 @@ from usdt.dwarf.lines.inlining import TYPES, walk_code
 from usdt.dwarf.units.constants import At, Form, Tag, UnitType
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DAMAGE
-from usdt.dwarf.units.forms import ADDRESS_INDEXES, MalformedDwarf
+from usdt.dwarf.units.forms import ADDRESS_INDEXES, MalformedDwarf, read_form, read_uleb128
 from usdt.dwarf.units.units import Entry
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from usdt.dwarf.index.files import DebugFiles
     from usdt.dwarf.places.scopes import CodePlace, CodeScopes
+    from usdt.dwarf.units.forms import Abbreviation, FormValue
     from usdt.dwarf.units.units import Unit
 
 __all__ = ("InlinedFinder",)
@@ -66,24 +68,40 @@ class InlinedFinder:
         return [found[key] for key in sorted(found)]
 
     def counts(self, matches: Callable[[str], bool]) -> dict[str, int]:
-        """Return the number of copies of each function that matches, as :meth:`find`."""
+        """Return the number of copies of each function that matches, as :meth:`find`.
+
+        The first call reads every unit and keeps where each copy is described, in some 100 bytes a
+        copy: commands ask for one function after another.
+        """
         found: dict[str, set[int]] = {}
-        for unit, entry in self._copies(matches):
-            address = _entry_address(unit, entry)
-            if address is not None:
-                found.setdefault(self._names_of(unit, entry)[0], set()).add(address)
+        for names, copies in self._copies_by_names.items():
+            if not _wanted(names, matches):
+                continue
+            for unit, at in copies:
+                address = _entry_address(unit, Entry(unit, at))
+                if address is not None:
+                    found.setdefault(names[0], set()).add(address)
         return {name: len(addresses) for name, addresses in found.items()}
+
+    @functools.cached_property
+    def _copies_by_names(self) -> dict[tuple[str, ...], list[tuple[Unit, int]]]:
+        found: dict[tuple[str, ...], list[tuple[Unit, int]]] = {}
+        for unit, at, names in self._all_copies():
+            found.setdefault(names, []).append((unit, at))
+        return found
 
     def _copies(self, matches: Callable[[str], bool]) -> Iterator[tuple[Unit, Entry]]:
         wanted: dict[tuple[str, ...], bool] = {}
+        for unit, at, names in self._all_copies():
+            if names not in wanted:
+                wanted[names] = _wanted(names, matches)
+            if wanted[names]:
+                yield unit, Entry(unit, at)
+
+    def _all_copies(self) -> Iterator[tuple[Unit, int, tuple[str, ...]]]:
         for unit in self._units():
-            for at, _, _, _ in walk_code(unit, unit.header.first, _INLINED, TYPES):
-                entry = Entry(unit, at)
-                names = self._names_of(unit, entry)
-                if names not in wanted:
-                    wanted[names] = any(map(matches, filter(None, names)))
-                if wanted[names]:
-                    yield unit, entry
+            for at, abbreviation, _, _ in walk_code(unit, unit.header.first, _INLINED, TYPES):
+                yield unit, at, self._names_of(unit, at, _origin(unit, at, abbreviation))
 
     def _units(self) -> Iterator[Unit]:
         main = self._files.main
@@ -99,15 +117,14 @@ class InlinedFinder:
             if number % 64 == 63:
                 main.sections.drop_units()
 
-    def _names_of(self, unit: Unit, entry: Entry) -> tuple[str, ...]:
+    def _names_of(self, unit: Unit, at: int, origin: FormValue | None) -> tuple[str, ...]:
         # The linkage name; without one, as static functions of C++, also the qualified name.
-        origin = entry.values.get(At.ABSTRACT_ORIGIN)
         if origin is None:
             return ("",)
         key = id(unit.file), unit.header.at, *origin
         if key not in self._names:
-            name = unit.name(entry.at)
-            full = () if name.startswith(_MANGLED) else (self._qualified_at(unit, entry.at),)
+            name = unit.name(at)
+            full = () if name.startswith(_MANGLED) else (self._qualified_at(unit, at),)
             self._names[key] = (name, *full)
         return self._names[key]
 
@@ -122,6 +139,20 @@ class InlinedFinder:
         position, chain = found
         number = next((n for n, die in enumerate(chain) if die.at == at and die.unit is unit), None)
         return None if number is None else self._scopes.place_of(position, chain[number:], own)
+
+
+def _wanted(names: tuple[str, ...], matches: Callable[[str], bool]) -> bool:
+    return any(map(matches, filter(None, names)))
+
+
+def _origin(unit: Unit, at: int, abbreviation: Abbreviation) -> FormValue | None:
+    # The first attribute of most copies: what follows it is read for the wanted ones alone.
+    _, at = read_uleb128(unit.data, at)
+    for name, form, constant in abbreviation.attributes:
+        value, at = read_form(unit.data, at, form, constant, unit.encoding)
+        if name == At.ABSTRACT_ORIGIN:
+            return value
+    return None
 
 
 def _entry_address(unit: Unit, entry: Entry) -> int | None:
