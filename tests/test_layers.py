@@ -32,7 +32,7 @@ _ENGINE = (
 
 def imports(module: Module) -> Iterator[tuple[str, int]]:
     """Every name imported anywhere in the file, also inside functions; and its line."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         yield from imports_of(node)
 
 
@@ -90,13 +90,13 @@ _NAMING = re.compile(
 )
 
 
-def _strings(tree: ast.Module) -> Iterator[str]:
+def _strings(module: Module) -> Iterator[str]:
     docstrings = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in module.nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    texts = [node for node in module.nodes if isinstance(node, ast.Constant)]
     for node in texts:
         if isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value.partition(":")[0]
@@ -104,7 +104,7 @@ def _strings(tree: ast.Module) -> Iterator[str]:
 
 def test_modules_are_named_by_strings_only_in_the_registry_and_where_names_are_lazy() -> None:
     known = {module.path.removesuffix(".py").replace("/", ".") for module in library()}
-    users = {module.path for module in library() if not known.isdisjoint(_strings(module.tree))}
+    users = {module.path for module in library() if not known.isdisjoint(_strings(module))}
     assert "usdt/engine/run/registry.py" in users
     assert {path for path in users if not _NAMING.fullmatch(path)} == set()
 
