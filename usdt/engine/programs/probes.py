@@ -61,6 +61,8 @@ _OF_PROGRAMS = ("uprobe", "uretprobe", "usdt")
 _LINE = re.compile(r"^([^:]+)@([^@:]+:[0-9]+)$")
 _UNKNOWN = re.compile("(?:unknown name ')?([^':]*)")  # an error of a name, or of args
 _PARAMETER = re.compile(r"\$(\d+)")
+_ARGUMENT = re.compile(r"arg\d|args")
+_ARGS = tree.Identifier("args", 0, 0)
 
 
 def probe_requests(
@@ -139,9 +141,12 @@ def _of_engine(kind: str, rest: str) -> str:
 
 def _with_items(request: ProbeText, probe: Probe, kind: str, defined: set[str]) -> ProbeText:
     # Providers read the types of what is named in items: with args all that they find.
-    names: dict[str, object] = dict.fromkeys(name for name, _ in _arguments_of(probe))
-    if kind in _OF_PROGRAMS and any(_is_of_program(one, defined) for one in _parts(probe)):
-        names["args"] = None
+    names: dict[str, None] = {}
+    for node in _nodes(probe):
+        if (name := _argument_of(node)) is not None:
+            names[name] = None
+        elif kind in _OF_PROGRAMS and _is_of_program(node, defined):
+            names["args"] = None
     items = (Item(name, Name(name, 0, 0)) for name in names)
     return replace(request, items=(*request.items, *items))
 
@@ -155,8 +160,9 @@ def placed_error(request: ProbeRequest, err: LanguageError, source: Source) -> L
         source: the text of the program.
     """
     name = _UNKNOWN.match(err.reason)
-    for known, node in _arguments_of(request.probe):
-        if name is not None and known == name[1]:
+    for node in _nodes(request.probe):
+        known = _argument_of(node)
+        if name is not None and known == name[1] and isinstance(node, tree.Expression):
             reason = f"{request.text}: {err.reason}"
             if isinstance(node, tree.Call):
                 _, _, hint = err.reason.partition("; did you mean")
@@ -166,17 +172,17 @@ def placed_error(request: ProbeRequest, err: LanguageError, source: Source) -> L
     return source.error(request.probe.start, f"{request.text}: {err.reason}")
 
 
-def _arguments_of(probe: Probe) -> Iterator[tuple[str, tree.Expression]]:
-    # The names of the arguments that a probe uses: those of args.x, args, and arg0 to arg9; and
-    # of the variables of the program whose addresses it asks for.
-    for node in _parts(probe):
-        match node:
-            case tree.Member(object=tree.Identifier(name="args"), name=name):
-                yield name, node
-            case tree.Identifier(name=name) if re.fullmatch(r"arg\d|args", name):
-                yield name, node
-            case tree.Call(function="uaddr", arguments=(tree.String(value=symbol),)):
-                yield symbol.decode("utf-8", "surrogateescape"), node
+def _argument_of(node: object) -> str | None:
+    # The name of the argument that a node is: that of args.x, args, and arg0 to arg9; or of the
+    # variable of the program whose address it asks for.
+    match node:
+        case tree.Member(object=tree.Identifier(name="args"), name=name):
+            return name
+        case tree.Identifier(name=name) if _ARGUMENT.fullmatch(name):
+            return name
+        case tree.Call(function="uaddr", arguments=(tree.String(value=symbol),)):
+            return symbol.decode("utf-8", "surrogateescape")
+    return None
 
 
 def _is_of_program(node: object, defined: set[str]) -> bool:
@@ -196,16 +202,14 @@ def _has(types: BtfTypes, name: str) -> bool:
     return True
 
 
-def _parts(probe: Probe) -> Iterator[object]:
+def _nodes(probe: Probe) -> Iterator[object]:
     # The nodes of a probe; not args in args.x.
     ahead: list[object] = [probe.predicate, probe.block]
     while ahead:
         node = ahead.pop()
         if isinstance(node, tuple):
             ahead += node
-            continue
-        yield node
-        if isinstance(node, tree.Member) and node.object == tree.Identifier("args", 0, 0):
-            continue
-        if hasattr(node, "__match_args__"):
-            ahead += [getattr(node, name) for name in node.__match_args__]
+        elif names := getattr(node, "__match_args__", ()):
+            yield node
+            if not isinstance(node, tree.Member) or node.object != _ARGS:
+                ahead += [getattr(node, name) for name in names]

@@ -41,10 +41,17 @@ def warnings_of(probes: Sequence[Probe], source: Source) -> list[str]:
     """Return the warnings about the probes of a program, in the order of the text."""
     found: dict[int, str] = {}  # those of a macro that is called twice once
     for probe in probes:
-        for block in nodes_of(tree.Block, probe.block):
-            found.update(_of_block(block))
-        found.update((one.start, _DEPRECATED) for one in nodes_of(tree.While, probe.block))
-        found.update(_never_assigned(probe))
+        unset: list[tree.Declaration] = []
+        for node in nodes_of(object, probe.block):
+            match node:
+                case tree.Block():
+                    found.update(_of_block(node))
+                case tree.While():
+                    found[node.start] = _DEPRECATED
+                case tree.Declaration(value=None):
+                    unset.append(node)
+        if unset:
+            found.update(_never_assigned(probe, unset))
     return [str(source.error(at, f"WARNING: {text}")) for at, text in sorted(found.items())]
 
 
@@ -82,7 +89,7 @@ def _leaves(node: tree.Statement | None) -> bool:
     return False
 
 
-def _never_assigned(probe: Probe) -> Iterator[tuple[int, str]]:
+def _never_assigned(probe: Probe, unset: Sequence[tree.Declaration]) -> Iterator[tuple[int, str]]:
     assigned = {
         one.target.name
         for one in nodes_of(tree.Assignment, probe.block)
@@ -95,6 +102,6 @@ def _never_assigned(probe: Probe) -> Iterator[tuple[int, str]]:
         *(one for one in nodes_of(tree.Unary, probe.block) if one.op == "&"),
     ]
     assigned |= {one.name for one in nodes_of(tree.Variable, *changing)}
-    for one in nodes_of(tree.Declaration, probe.block):
-        if one.value is None and one.variable.name not in assigned:
+    for one in unset:
+        if one.variable.name not in assigned:
             yield one.start, f"Variable {one.variable.name} was never assigned to."
