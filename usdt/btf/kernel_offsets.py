@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import struct
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
@@ -22,6 +23,7 @@ __all__ = ("member_offsets",)
 
 _RECORD = _MEMBER = struct.Struct("=III")
 _MAX_HITS = 1000  # of a name's offset among the records
+_PIECE = 1 << 18  # bytes
 
 
 def member_offsets(structure: str, *members: str) -> tuple[int, ...] | None:
@@ -41,47 +43,52 @@ def member_offsets(structure: str, *members: str) -> tuple[int, ...] | None:
         return None
     if header.order != sys.byteorder:
         return None
-    wanted = [set(_names(data, header.strings, member)) for member in members]
-    for at in _records(data, header.types, set(_names(data, header.strings, structure))):
+    name, *wanted = (_name(data, header.strings, one) for one in (structure, *members))
+    if name is None or None in wanted:
+        return None
+    for at in _records(data, header.types, name):
         found = dict(_members(data, header.types, at))
-        offsets = [found[name] for names in wanted for name in names if name in found]
+        offsets = [found[one] for one in wanted if one in found]
         if len(offsets) == len(members):
             return tuple(offsets)
     return None
 
 
 def _contents(number: int) -> bytes | mmap.mmap:
-    # Mapping costs nothing. Linux 6.16 allows it (commit a539e2a6d51d), for whole pages.
+    # Mapping takes no memory. Linux 6.16 allows it (commit a539e2a6d51d), privately.
     try:
-        return mmap.mmap(number, 0, prot=mmap.PROT_READ)
+        return mmap.mmap(number, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
     except (OSError, ValueError):
         with open(number, "rb", closefd=False) as file:
             return file.read()
 
 
-def _names(data: bytes | mmap.mmap, strings: tuple[int, int], name: str) -> Iterator[int]:
-    # The offsets of a name among the strings; each is once in the kernel's.
-    pattern = b"\0" + name.encode() + b"\0"
-    start, end = strings
-    at = data.find(pattern, start, end)
-    while at >= 0:
-        yield at + 1 - start
-        at = data.find(pattern, at + 1, end)
+def _name(data: bytes | mmap.mmap, strings: tuple[int, int], name: str) -> int | None:
+    # The offset of a name among the strings; each is once in the kernel's.
+    at = next(_positions(data, b"\0" + name.encode() + b"\0", strings), None)
+    return None if at is None else at + 1 - strings[0]
 
 
-def _records(data: bytes | mmap.mmap, types: tuple[int, int], names: set[int]) -> Iterator[int]:
-    # Where a structure of one of these names may begin.
-    start, end = types
-    for name in names:
-        word = name.to_bytes(4, sys.byteorder)
-        at = data.find(word, start, end)
-        for _ in range(_MAX_HITS):
-            if not 0 <= at <= end - _RECORD.size:
-                break
-            _, info, _ = _RECORD.unpack_from(data, at)
-            if at % 4 == 0 and kind_of(info) == Kind.STRUCT:
-                yield at
-            at = data.find(word, at + 1, end)
+def _records(data: bytes | mmap.mmap, types: tuple[int, int], name: int) -> Iterator[int]:
+    # Where a structure of this name may begin.
+    for at in islice(_positions(data, name.to_bytes(4, sys.byteorder), types), _MAX_HITS):
+        if at > types[1] - _RECORD.size:
+            break
+        _, info, _ = _RECORD.unpack_from(data, at)
+        if at % 4 == 0 and kind_of(info) == Kind.STRUCT:
+            yield at
+
+
+def _positions(data: bytes | mmap.mmap, pattern: bytes, within: tuple[int, int]) -> Iterator[int]:
+    # Where a pattern is. Searched in pieces: Python searches a mapping byte by byte, and all of it
+    # would be a copy of megabytes.
+    start, end = within
+    for first in range(start, end, _PIECE):
+        piece = data[first : min(first + _PIECE + len(pattern) - 1, end)]
+        at = piece.find(pattern)
+        while at >= 0:
+            yield first + at
+            at = piece.find(pattern, at + 1)
 
 
 def _members(data: bytes | mmap.mmap, types: tuple[int, int], at: int) -> Iterator[tuple[int, int]]:
