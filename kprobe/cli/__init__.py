@@ -19,7 +19,7 @@ def main() -> NoReturn:
 
     Imports, which take most of the start time, happen inside, so that ^C shows no traceback.
     """
-    gc.set_threshold(10_000)  # imports make many objects and hardly any garbage
+    gc.set_threshold(100_000)  # imports make many objects and hardly any garbage
     try:
         from usdt.base.interrupts import note_interrupts  # noqa: PLC0415
 
