@@ -347,6 +347,24 @@ def test_system_calls_have_names(run: Run) -> None:
     assert "@[exit_group]: 1\n" in printed
 
 
+def test_programs_import_others(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "100%.bt").write_text(
+        "struct pair { int a; int b; }\nlet @pairs = lruhash(5);\n"
+        "macro twice(x, @m) { @m[1] = x; x * 2 }\n"
+        'begin { print("imported"); errorf("%d%%", 5); $x = 1; $longer = "text"; }'
+    )
+    text = (
+        f'import "{tmp_path}/100%.bt"; begin {{ $x = "text"; print((sizeof(struct pair),'
+        " twice(5, @pairs), $x)); delete(@pairs, 1); print(len(@pairs)); exit(); }"
+    )
+    assert run(text) == "imported\n(8, 10, text)\n0\n"
+    assert f"{tmp_path}/100%.bt:4:28: ERROR: 5%" in capsys.readouterr().err
+    with pytest.raises(ProgramError, match="import stands before the probes"):
+        run('begin { import "x.bt"; }')
+
+
 def test_names_of_other_processes(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     with subprocess.Popen([need_program("cat", "coreutils")], stdin=subprocess.PIPE) as cat:
         text = (

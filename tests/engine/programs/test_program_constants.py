@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from usdt.engine.programs.constants import constants
+from usdt.engine.programs.included.constants import constants
 
 _PREFIXES = ("AF_", "CLOCK_", "CLONE_", "E", "IPPROTO_", "MAP_", "MSG_", "O_", "PROT_", "SEEK_",
              "SIG", "SOCK_", "S_I", "R_OK", "W_OK", "X_OK", "F_OK")  # fmt: skip

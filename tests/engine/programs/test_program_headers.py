@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from program_text import text
 
-from usdt.engine.programs.headers import header_reader
+from usdt.engine.programs.included.headers import header_reader
 from usdt.engine.programs.syntax.parser import parse_program
 from usdt.engine.programs.syntax.source import Source
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 from usdt.engine.programs.check.site import kernel_types
 from usdt.engine.programs.check.state import ProgramState
-from usdt.engine.programs.headers import header_reader
+from usdt.engine.programs.included.headers import header_reader
 from usdt.engine.programs.probes import probe_requests
 from usdt.engine.programs.syntax.hints import warnings_of
 from usdt.engine.programs.syntax.macros import expand_macros
@@ -75,6 +75,10 @@ def prepare_program(
     folder = os.path.dirname(source.name)  # noqa: PTH120 - pathlib costs an import
     reader = header_reader(folder, folders)
     program = parse_program(source, read_header=reader, headers=headers)
+    if program.imports:
+        from usdt.engine.programs.included.imports import with_imports  # noqa: PLC0415 - few programs
+
+        source, program = with_imports(source, program, folders)
     program = expand_macros(source, program)
     settings = settings_of(program, source)
     state = ProgramState(

@@ -20,7 +20,7 @@ from usdt.engine.language.tree import StackKind
 from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.check.operators import OperatorChecker
 from usdt.engine.programs.check.site import enumerators, kernel_types
-from usdt.engine.programs.constants import constants
+from usdt.engine.programs.included.constants import constants
 from usdt.engine.programs.typed import CallHelper, Comm, MakeTuple, Scalar, StackOf, Text
 from usdt.engine.programs.types import (
     BOOLEAN,

@@ -221,7 +221,8 @@ class ProgramState:
 
         Probes that are found later cannot change what the maps are.
         """
-        if not any(name in self.text for name in _OF_WHOLE_MAPS):
+        texts = (self.text, *(one.text for _, one in self.source.imported))
+        if not any(name in text for text in texts for name in _OF_WHOLE_MAPS):
             return
         for call in nodes_of(Call, *probes):
             if call.function in _OF_WHOLE_MAPS:

@@ -114,6 +114,8 @@ class StatementChecker(HelperErrorChecker):
             case tree.Return():
                 return self._return(node)
             case _:
+                if isinstance(node, tree.Import):
+                    raise self.error(node, "import stands before the probes, not in one")
                 raise self.error(node, f"{type(node).__name__.lower()} is not supported yet")
 
     def _return(self, node: tree.Return) -> tuple[Statement, ...]:

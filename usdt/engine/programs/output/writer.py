@@ -181,6 +181,7 @@ class JsonWriter:
 
     def helper_error(self, source: Source, start: int, helper: str, code: int) -> bool:
         """Write the error and its place; the text of ``-e`` is called ``stdin``."""
+        source, start = source.at(start)
         before = source.text[:start]
         found = {
             "type": "helper_error",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from usdt.base.frozen import fields_of, replace
+from usdt.base.frozen import replace
 from usdt.engine.programs.syntax.macros import expand_macros
 from usdt.engine.programs.syntax.parser import MAX_LENGTH, parse_program
-from usdt.engine.programs.syntax.program import Probe
+from usdt.engine.programs.syntax.program import Probe, moved
 from usdt.engine.programs.syntax.source import Source
-from usdt.engine.programs.syntax.tree import Block, Call, Variable
+from usdt.engine.programs.syntax.tree import Block, Call
 
 if TYPE_CHECKING:
     from usdt.engine.programs.syntax.program import Program
@@ -19,39 +19,40 @@ if TYPE_CHECKING:
 __all__ = ("expand_call",)
 
 # A PID namespace has its processes in a tree of the kernel's kind xarray: entries whose low bits
-# are 2 are nodes with 64 slots each, the leaves are of the type struct pid.
+# are 2 are nodes with 64 slots each, the leaves are of the type struct pid. Names of variables
+# begin with two underscores: calls may be in macros of programs, which have their own.
 _TEXT = """
 macro initial_pid_namespace() {
   (uint64)curtask.thread_pid.numbers[0].ns
 }
 
 macro pid_namespace(inode) {
-  let $found = (uint64)0;
-  let $level = (uint64)0;
-  let $self = curtask.thread_pid;
+  let $__found = (uint64)0;
+  let $__level = (uint64)0;
+  let $__self = curtask.thread_pid;
   unroll(8) {
-    if ($level <= $self.level && $self.numbers[$level].ns.ns.inum == inode) {
-      $found = (uint64)$self.numbers[$level].ns;
+    if ($__level <= $__self.level && $__self.numbers[$__level].ns.ns.inum == inode) {
+      $__found = (uint64)$__self.numbers[$__level].ns;
     }
-    $level++;
+    $__level++;
   }
-  $found
+  $__found
 }
 
 macro comm_of(pid, namespace) {
-  let $pid = (uint64)pid;
-  let $entry = (uint64)kptr((struct pid_namespace *)namespace).idr.idr_rt.xa_head;
-  let $node = kptr((struct xa_node *)($entry - 2));
-  if (($entry & 3) != 2 || $pid >> $node.shift >= 64) { $entry = 0; }
+  let $__pid = (uint64)pid;
+  let $__entry = (uint64)kptr((struct pid_namespace *)namespace).idr.idr_rt.xa_head;
+  let $__node = kptr((struct xa_node *)($__entry - 2));
+  if (($__entry & 3) != 2 || $__pid >> $__node.shift >= 64) { $__entry = 0; }
   unroll(6) {
-    if (($entry & 3) == 2) {
-      $node = kptr((struct xa_node *)($entry - 2));
-      $entry = (uint64)$node.slots[($pid >> $node.shift) & 63];
+    if (($__entry & 3) == 2) {
+      $__node = kptr((struct xa_node *)($__entry - 2));
+      $__entry = (uint64)$__node.slots[($__pid >> $__node.shift) & 63];
     }
   }
-  let $first = (uint64)kptr((struct pid *)$entry).tasks[0].first;
-  let $task = kptr((struct task_struct *)($first - offsetof(struct task_struct, pid_links)));
-  $first == 0 ? "N/A" : $task.comm
+  let $__first = (uint64)kptr((struct pid *)$__entry).tasks[0].first;
+  let $__task = kptr((struct task_struct *)($__first - offsetof(struct task_struct, pid_links)));
+  $__first == 0 ? "N/A" : $__task.comm
 }
 """
 
@@ -75,23 +76,4 @@ def expand_call(function: str, *arguments: Expression, at: Expression) -> Expres
 @functools.cache
 def _library() -> Program:
     program = parse_program(Source(_TEXT, "library"))
-    return replace(program, macros=tuple(map(_moved, program.macros)))
-
-
-def _moved(node: Any) -> Any:
-    # The same node with its places moved behind the longest program, and variables of its own.
-    changed: dict[str, Any] = {}
-    if isinstance(node, Variable):
-        node = replace(node, name=f"{node.name}'")
-    for name, value in fields_of(node).items():
-        if name in ("start", "end"):
-            changed[name] = value + MAX_LENGTH
-        elif isinstance(value, tuple):
-            changed[name] = tuple(_moved(one) if _is_node(one) else one for one in value)
-        elif _is_node(value):
-            changed[name] = _moved(value)
-    return replace(node, **changed)
-
-
-def _is_node(value: object) -> bool:
-    return hasattr(type(value), "__match_args__")
+    return replace(program, macros=tuple(moved(one, MAX_LENGTH) for one in program.macros))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from usdt.base.frozen import field, frozen
+from usdt.base.frozen import field, fields_of, frozen, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,7 @@ __all__ = (
     "StructDefinition",
     "StructMember",
     "Typedef",
+    "moved",
     "nodes_of",
 )
 
@@ -213,6 +214,23 @@ class Program:
     macros: tuple[Macro, ...]
     functions: tuple[Function, ...]
     probes: tuple[Probe, ...]
+
+
+def moved(node: T, distance: int) -> T:
+    """Return a node whose places, and those of all nodes in it, are moved in the text."""
+    changed: dict[str, Any] = {}
+    for name, value in fields_of(node).items():
+        if name in ("start", "end"):
+            changed[name] = value + distance
+        elif isinstance(value, tuple):
+            changed[name] = tuple(moved(one, distance) if _is_node(one) else one for one in value)
+        elif _is_node(value):
+            changed[name] = moved(value, distance)
+    return replace(node, **changed)
+
+
+def _is_node(value: object) -> bool:
+    return hasattr(type(value), "__match_args__")
 
 
 def nodes_of(kind: type[T], *within: object) -> Iterator[T]:

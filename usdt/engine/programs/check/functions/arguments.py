@@ -37,9 +37,8 @@ class FunctionChecker(BuiltinChecker):
 
     def message(self, node: tree.Call, kind: str, form: str) -> str:
         """Return the format of an error or a warning that a program says: it names the place."""
-        return str(self.error(node, f"{kind}: {form}")).replace(
-            self.state.source.name, self.state.source.name.replace("%", "%%"), 1
-        )
+        name = self.state.source.at(node.start)[0].name
+        return str(self.error(node, f"{kind}: {form}")).replace(name, name.replace("%", "%%"), 1)
 
     def text_at(self, node: tree.Expression, what: str) -> Bytes:
         """Return a string, or that at an address or in an array of characters."""

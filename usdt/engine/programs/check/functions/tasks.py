@@ -9,7 +9,7 @@ from usdt.bpf._uapi import Helper
 from usdt.engine.programs.check.builtins import BUILTINS
 from usdt.engine.programs.check.functions.arguments import FunctionChecker
 from usdt.engine.programs.check.nodes import constant
-from usdt.engine.programs.constants import constants
+from usdt.engine.programs.included.constants import constants
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import CallHelper, Evaluate
 from usdt.engine.programs.types import INT64, UINT64

@@ -11,7 +11,7 @@ from usdt.base.files import open_at_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ("header_reader",)
+__all__ = ("header_reader", "read_text")
 
 _MAX_SIZE = 1 << 22  # bytes of a header
 
@@ -36,13 +36,14 @@ def header_reader(folder: str, others: Sequence[str] = ()) -> Callable[[str], st
     ]
 
     def read(path: str) -> str | None:
-        texts = (_text(os.path.join(place, path)) for place in places)  # noqa: PTH118 - speed
+        texts = (read_text(os.path.join(place, path)) for place in places)  # noqa: PTH118 - speed
         return next((text for text in texts if text is not None), None)
 
     return read
 
 
-def _text(path: str) -> str | None:
+def read_text(path: str) -> str | None:
+    """Return the text of a file, at most 4 MiB of it; None if it is no file that can be read."""
     try:
         number = open_at_once(path)
     except (OSError, ValueError):
