@@ -9,7 +9,7 @@ __all__ = ("UNITS", "duration_text", "nanoseconds")
 #: Unit → nanoseconds.
 UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 
-_DURATION = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,20}))?(ns|us|ms|s|m)")
+_DURATION = r"([0-9]{1,20})(?:\.([0-9]{1,20}))?(ns|us|ms|s|m)"  # compiled when it is first used
 _DIGITS = 3  # digits that a text has at least
 
 
@@ -18,7 +18,7 @@ def nanoseconds(text: str) -> int | None:
 
     None: the text is not a number with a unit.
     """
-    found = _DURATION.fullmatch(text)
+    found = re.fullmatch(_DURATION, text)
     if found is None:
         return None
     fraction: str = found[2] or ""

@@ -21,14 +21,13 @@ from usdt.base.frozen import frozen
 
 __all__ = ("CgroupLabels", "CgroupName", "labels_of")
 
+# Patterns, which re compiles when they are first used: most runs only import this module.
 # With a runtime's prefix; the cgroups of conmon are those of a container's monitor.
-_CONTAINER = re.compile(
-    r"(?:[^:/]+:[a-z-]+:|(?!.*conmon-)[a-z]+(?:-[a-z]+)*-)?([0-9a-f]{64})(?:\.scope)?"
-)
-_POD = re.compile(r"(?:kubepods(?:-[a-z]+)?-)?pod([0-9A-Fa-f][0-9A-Fa-f_-]{31,35})(?:\.slice)?")
-_MACHINE = re.compile(r"machine-(?!qemu)(.+)\.scope")
-_NSPAWN = re.compile(r"systemd-nspawn@(.+)\.service")
-_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
+_CONTAINER = r"(?:[^:/]+:[a-z-]+:|(?!.*conmon-)[a-z]+(?:-[a-z]+)*-)?([0-9a-f]{64})(?:\.scope)?"
+_POD = r"(?:kubepods(?:-[a-z]+)?-)?pod([0-9A-Fa-f][0-9A-Fa-f_-]{31,35})(?:\.slice)?"
+_MACHINE = r"machine-(?!qemu)(.+)\.scope"
+_NSPAWN = r"systemd-nspawn@(.+)\.service"
+_ESCAPED = r"\\x([0-9a-f]{2})"
 _UNITS = (".service", ".scope", ".socket", ".mount", ".swap")
 
 
@@ -64,9 +63,9 @@ def labels_of(path: str) -> CgroupLabels:
     """Return what a path says."""
     identity = name = pod = unit = slice_unit = previous = ""
     for part in path.split("/"):
-        if found := _POD.fullmatch(part):
+        if found := re.fullmatch(_POD, part):
             pod = found[1].replace("_", "-")
-        if found := _CONTAINER.fullmatch(part):
+        if found := re.fullmatch(_CONTAINER, part):
             identity, name = found[1], ""
         elif machine := _machine(part, previous):
             identity, name = "", machine
@@ -84,12 +83,12 @@ def _machine(part: str, parent: str) -> str:
         return part.removeprefix("lxc.payload.")
     if parent == "lxc":
         return part
-    found = _NSPAWN.fullmatch(part) or (
-        _MACHINE.fullmatch(part) if parent == "machine.slice" else None
+    found = re.fullmatch(_NSPAWN, part) or (
+        re.fullmatch(_MACHINE, part) if parent == "machine.slice" else None
     )
     return _unescaped(found[1]) if found else ""
 
 
 def _unescaped(name: str) -> str:
     # As systemd-escape(1) has written it: \x2d is a dash, a dash is a slash.
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), name)
+    return re.sub(_ESCAPED, lambda match: chr(int(match[1], 16)), name)

@@ -35,7 +35,7 @@ _HOTSPOT = {
     "DTraceAllocProbes": "hotspot:object__alloc",
     "DTraceMonitorProbes": "hotspot:monitor__*",
 }
-_PYTHON = re.compile(r"(lib)?python3\.11([.-].*)?")
+_PYTHON = r"(lib)?python3\.11([.-].*)?"
 _ENTRY, _LINE = "python:function__entry", "python:line"
 _ENTRY_REASON = (
     "Python 3.11 fires it only while python:line is traced or the program profiles itself"
@@ -82,7 +82,7 @@ class Quirk:
 def knows_quirks(path: str) -> bool:
     """Return whether a file of this name may have quirks."""
     name = os.path.basename(path)
-    return name == LIBRARY or _PYTHON.fullmatch(name) is not None
+    return name == LIBRARY or re.fullmatch(_PYTHON, name) is not None
 
 
 def find_quirks(path: str, probes: Iterable[str], pids: Sequence[int] = ()) -> list[Quirk]:

@@ -115,6 +115,7 @@ class StoppedCommand(Closeable):
             self._environment = self._user.environment(self._environment)
         self._path = _executable(self.argv, self._environment)
         self._chain = program_chain(self._path, environment=self._environment)
+        self._files: list[str] | None = None
         self._stopped = True
         self._termination_sent = False
         self._pidfd = self._go = self._status = -1
@@ -144,7 +145,9 @@ class StoppedCommand(Closeable):
         Files that it loads later (dlopen, another exec) are not included: see
         :class:`usdt.procfs.mapped_files.MapsPoller`.
         """
-        return _with_libraries(self._chain, self._environment)
+        if self._files is None:
+            self._files = _with_libraries(self._chain, self._environment)
+        return self._files
 
     def guess_programs(self) -> list[str]:
         """Return the files of programs that its arguments name, as for ``sh -c`` or ``env``.
