@@ -129,6 +129,12 @@ class Memory:
         self.reader._producer = memoryview(self.positions)[8:].cast("Q")
         self.reader._data = memoryview(self.data)
 
+    def place(self, position: int, data: bytes) -> None:
+        """Put records at a position, which may go beyond the end of the data."""
+        for at, byte in enumerate(data, position):
+            self.data[at % len(self.data)] = byte
+        self.positions[:] = struct.pack("=QQ", position, position + len(data))
+
     def submit(self, offset: int, body: bytes) -> None:
         """What a program does with the record that it reserved at an offset."""
         self.data[offset + HEADER : offset + HEADER + len(body)] = body
@@ -171,9 +177,39 @@ def test_a_record_submitted_while_headers_are_read_is_never_torn(
     assert taken[not before].endswith(b"submit!!")
 
 
+def test_a_take_goes_on_where_the_data_begin() -> None:
+    data = ring([(8, 0), (24, 0), (8, 0)])
+    memory = Memory(bytes(4096))
+    memory.place(4096 * 7 - 32, data)  # the second record goes beyond the end
+    assert memory.reader.take() == data
+    assert memory.reader.pending() == 0
+
+
+def test_a_busy_record_beyond_the_end_is_left_until_it_is_submitted() -> None:
+    memory = Memory(bytes(4096))
+    memory.place(4096 - 32, ring([(8, 0), (24, BUSY), (8, 0)]))
+    assert len(memory.reader.take()) == 16
+    assert memory.reader.take() == b""
+    memory.data[4096 - 16 : 4096 - 12] = struct.pack("=I", 24)
+    assert len(memory.reader.take()) == 48
+
+
 lengths = st.sampled_from([0, 1, 7, 8, 9, 16, 24, 100])
 flags = st.sampled_from([0, 0, 0, 0, DISCARD, BUSY, BUSY | DISCARD])
 groups = st.tuples(st.tuples(lengths, flags), st.integers(1, 40))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(lengths, flags), max_size=30), st.integers(0, 511), st.integers(8, 4096))
+def test_takes_from_any_position_give_all_records_before_a_busy_one(
+    records: list[Record], place: int, most: int
+) -> None:
+    data = ring(records)
+    memory = Memory(bytes(4096))
+    memory.place(8 * place, data)
+    busy = [start for start, _, header in walk(data) if header & BUSY]
+    taken = b"".join(iter(lambda: memory.reader.take(most), b""))
+    assert taken == data[: busy[0] if busy else len(data)]
 
 
 @settings(deadline=None)

@@ -173,7 +173,7 @@ def test_a_ring_buffer_that_cannot_be_mapped_says_so(monkeypatch: pytest.MonkeyP
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
     assert caught.value.errno == errno.ENOMEM
-    assert str(caught.value).startswith("mmap of 67112960 bytes of ring buffer")
+    assert str(caught.value).startswith("mmap of 33558528 bytes of ring buffer")
 
 
 @pytest.mark.skipif(

@@ -4,7 +4,10 @@ Memory, mapped from the map's descriptor (``kernel/bpf/ringbuf.c``):
 
     page 0          consumer position, written by us
     page 1          producer position, read only
-    pages 2…        the data, mapped twice in a row, so that every record is contiguous
+    pages 2…        the data, then the data again, so that every record is contiguous
+
+The second copy of the data is not mapped here: all of it would count as memory of this process, and
+mapping takes time. The reader puts the record together that goes beyond the end of the data.
 
 Both positions only grow (they are ``unsigned long``: four bytes on 32-bit kernels, where they wrap
 around to 0 after 4 GiB); the offset in the data is ``position & (size - 1)``. A record is an
@@ -195,7 +198,7 @@ class RingBuffer(Closeable):
             undo.callback(self.map.close)
             self._consumer_page = self._map(page, 0, mmap.PROT_READ | mmap.PROT_WRITE)
             undo.callback(self._consumer_page.close)
-            self._data_pages = self._map(page + 2 * self.size, page, mmap.PROT_READ)
+            self._data_pages = self._map(page + self.size, page, mmap.PROT_READ)
             undo.pop_all()
         self._consumer = memoryview(self._consumer_page).cast(_POSITION)
         self._producer = memoryview(self._data_pages)[:KERNEL_WORD_SIZE].cast(_POSITION)
@@ -220,10 +223,25 @@ class RingBuffer(Closeable):
         length = self._producer[0] - position & _POSITIONS
         if not length:
             return b""
-        start = position & (self.size - 1)
-        ready = committed_size(self._data[start : start + length], min(most, _TAKE))
-        data = bytes(self._data[start : start + ready])  # after the headers, see above
-        self._consumer[0] = position + ready & _POSITIONS
+        start, limit = position & (self.size - 1), min(most, _TAKE)
+        data = self._copy(start, length, limit)
+        beyond = start + len(data) - self.size
+        if beyond >= 0 and len(data) < min(length, limit):
+            data += self._copy(beyond, length - len(data), limit - len(data))
+        self._consumer[0] = position + len(data) & _POSITIONS
+        return data
+
+    def _copy(self, start: int, length: int, limit: int) -> bytes:
+        # The complete records from ``start`` to the end of the data, with the one that goes beyond.
+        there = self._data[start : start + length]
+        ready = committed_size(there, limit)
+        data = bytes(there[:ready])  # after the headers, see above
+        if len(there) < length and ready < len(there):
+            header = there[ready : ready + 4].cast("I")[0]
+            size = 4 * record_words(header)
+            beyond = ready + size - len(there)
+            if not header & BUSY and beyond > 0 and (not ready or ready + size <= limit):
+                data += bytes(there[ready:]) + self._data[:beyond]
         return data
 
     def _map(self, length: int, offset: int, protection: int) -> mmap.mmap:
