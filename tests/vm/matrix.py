@@ -337,10 +337,14 @@ QUICK: tuple[str, ...] = tuple(
 # Quick tests of what is the same on every CPU run in the kernels of amd64 alone, those of what is
 # the same in every kernel in one kernel of each CPU. `make test-vm-all` leaves nothing out.
 _OF_KERNELS = (
-    *("test_capabilities.py", "test_record_live.py"),
-    "test_trace_targets.py::test_it_ends_with_the_process",
+    *("test_capabilities.py", "test_record_live.py", "test_percentiles_live.py"),
+    *("test_session_live.py", "test_manager.py::test_a_full_map", "of_a_kernel_function"),
+    *("functions_of_the_kernel_in_two_threads", "test_it_ends_with_the_process"),
 )
-_OF_CPUS = tuple(f"[default-part {part}]" for part in range(2, 7))
+_OF_CPUS = (
+    *(f"[default-part {part}]" for part in range(2, 7)),
+    *("[O0/args]", "[O0/ints]", "[nopie/globals]", "[m32/ints]"),
+)
 
 
 def quick_tests(cell: Cell) -> tuple[str, ...]:
