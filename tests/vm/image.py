@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from vm.apt import Apt, Unavailable, Unreachable
 from vm.archive import file, write_archive
-from vm.userland import compile_sources, read_packages, skeleton
+from vm.bytecode import compile_sources
+from vm.userland import read_packages, skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +43,7 @@ __all__ = (
 )
 
 _HERE = Path(__file__).parent
-_RECIPE = ("archive.py", "image.py", "userland.py")
+_RECIPE = ("archive.py", "bytecode.py", "image.py", "userland.py")
 MODULES = "modules.cpio"
 USERLAND = "userland.cpio"
 _KERNEL = r"boot/vmlinu[xz]-|usr/lib/modules/[^/]+/vmlinu[xz]$"
@@ -127,9 +128,7 @@ def make_userland(apt: Apt, files: tuple[str, ...], folder: Path, python: str = 
     """Fill a folder with a userland, or with what is added to one of this ``python``."""
     tree = read_packages(apt.download(files, folder / "debs"))
     tree.update(skeleton(tree))
-    version = python or python_of(_title(files, "python3."))
-    major, minor = version.split(".")
-    tree.update(compile_sources(tree, (int(major), int(minor))))
+    tree.update(compile_sources(tree, python or python_of(_title(files, "python3."))))
     with (folder / USERLAND).open("wb") as archive:
         write_archive(archive, tree)
 

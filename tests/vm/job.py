@@ -7,14 +7,17 @@ this Python has: the guest's pytest is the host's.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import io
 import json
+import sys
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vm.archive import directory, file, read_tree, symlink, write_archive
+from vm.bytecode import compile_sources
 from vm.matrix import CPUS
 
 if TYPE_CHECKING:
@@ -43,7 +46,8 @@ _COMMAND = "#!/{venv}/bin/python3\nfrom {name}.cli import main\n\nmain()\n"
 
 def job(cell: Cell, python: str, words: Sequence[str], *, shell: bool = False) -> bytes:
     """The archive: pytest with these words, or a shell. ``python`` is the guest's, "3.11"."""
-    tree = {**dict(_checkout(cell.cpu)), **dict(_environment(python)), **dict(_guest())}
+    tree = {**dict(_checkout()), **dict(_environment(python)), **_bytecode(python)}
+    tree.update({**dict(_testbins(cell.cpu)), **dict(_guest())})
     tree["job.json"] = file(json.dumps({"pytest": list(words)}))
     tree["etc/sysctl.conf"] = file("".join(f"{line}\n" for line in CPUS[cell.cpu].settings))
     if shell:
@@ -60,13 +64,21 @@ def _guest() -> Iterator[tuple[str, Entry]]:
     yield "usr/local/lib/busybox", directory()
 
 
-def _checkout(cpu: str) -> Iterator[tuple[str, Entry]]:
+@functools.cache
+def _bytecode(python: str) -> dict[str, Entry]:
+    # Those of the host's version lie beside the sources, and the tests are compiled by pytest.
+    if python == "{}.{}".format(*sys.version_info):
+        return {}
+    tree = {**dict(_checkout()), **dict(_environment(python))}
+    return compile_sources({p: e for p, e in tree.items() if "/test_" not in p}, python)
+
+
+def _checkout() -> Iterator[tuple[str, Entry]]:
     # __pycache__ comes along: it spares the guest compiling, if its Python is the host's.
     for name in _FOLDERS:
         yield from read_tree(ROOT / name, f"usdt/{name}")
     for name in _FILES:
         yield f"usdt/{name}", file((ROOT / name).read_bytes())
-    yield from _testbins(cpu)
     for script in Path("/usr/sbin").glob("*.bt"):  # of the package bpftrace, if it is here
         yield f"usr/sbin/{script.name}", file(script.read_bytes())
 

@@ -19,9 +19,10 @@ from skips import need_program
 from tracing_tools import until
 from vm import machine
 from vm.archive import Entry, directory, file, read_tree, symlink, write_archive
+from vm.bytecode import compile_sources
 from vm.machine import Run, problem_of, take
 from vm.matrix import CELLS, CPUS, FEATURES, QUICK, USERLANDS, cell_named, quick_tests
-from vm.userland import compile_sources, skeleton
+from vm.userland import skeleton
 from vm.verdict import failures, features_that_differ, trouble
 
 from usdt.bpf import features
@@ -60,10 +61,10 @@ def test_compiled_modules_are_what_python_would_write() -> None:
         "usr/lib/python3/dist-packages/m.py": file("x = 1\n"),
         "usr/lib/python3/x.py": symlink("y"),
     }
-    ((path, entry),) = compile_sources(tree, sys.version_info[:2]).items()
+    ((path, entry),) = compile_sources(tree, "{}.{}".format(*sys.version_info)).items()
     assert path == f"usr/lib/python3/dist-packages/__pycache__/m.{sys.implementation.cache_tag}.pyc"
     assert entry.data[4:8] == b"\1\0\0\0"  # checked by hash, and not even that
-    assert compile_sources(tree, (3, 0)) == {}
+    assert compile_sources(tree, "3.0") == {}
 
 
 def test_32_bit_programs_find_their_loader_in_a_userland_that_has_one() -> None:

@@ -1,18 +1,15 @@
 """A userland for a guest, made of Debian packages without running any of them.
 
 Packages are read as archives and written as one: no root, no foreign code, no folder in between.
-What no test looks at is left out, and Python's modules are compiled ahead, as the guest is slow.
+What no test looks at is left out.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import importlib.util
-import marshal
 import re
 import stat
 import subprocess
-import sys
 import tarfile
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
     from pathlib import Path
 
-__all__ = ("compile_sources", "read_packages", "skeleton")
+__all__ = ("read_packages", "skeleton")
 
 # Since bookworm /bin is /usr/bin and so on, whatever a package says.
 _MERGED = ("bin", "lib", "lib32", "lib64", "sbin")
@@ -122,25 +119,3 @@ def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Entry:
         return directory(member.mode)
     content: Any = archive.extractfile(member)
     return file(content.read() if content else b"", member.mode, int(member.mtime))
-
-
-def compile_sources(tree: dict[str, Entry], version: tuple[int, int]) -> dict[str, Entry]:
-    """The .pyc files of a userland's Python modules; none if its Python is not of our version.
-
-    Bytecode does not depend on the CPU. The files are "unchecked": the source is not looked at.
-    """
-    if sys.version_info[:2] != version:
-        return {}
-    tag = sys.implementation.cache_tag
-    found = {}
-    for path, entry in tree.items():
-        folder, _, name = path.rpartition("/")
-        if name.endswith(".py") and "/python3" in folder and stat.S_ISREG(entry.mode):
-            try:
-                code = compile(entry.data, f"/{path}", "exec", dont_inherit=True, optimize=0)
-            except (SyntaxError, ValueError):
-                continue  # some packages bring templates, and code of Python 2
-            checksum = importlib.util.source_hash(entry.data)
-            head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + checksum
-            found[f"{folder}/__pycache__/{name[:-3]}.{tag}.pyc"] = file(head + marshal.dumps(code))
-    return found
