@@ -45,6 +45,7 @@ _NO_ENTRY = re.compile(r"^__(pfx|cfi)_|\.cold(\.\d+)?$")
 # readv() reads megabytes without holding Python's lock.
 _PIECE = 3072
 _PIECES = 1024
+_MAX_FOUND = 64  # names whose lines are kept
 
 
 @frozen
@@ -67,6 +68,7 @@ class Kallsyms:
 
     def __init__(self, text: bytes) -> None:
         self._text = text
+        self._found: dict[bytes, tuple[re.Match[bytes], ...]] = {}  # by name
 
     def named(self, name: str) -> list[KernelSymbol]:
         """Return all functions of exactly this name."""
@@ -118,8 +120,16 @@ class Kallsyms:
                 variants.append(symbol)
         return named, variants
 
-    def _lines(self, name: bytes) -> Iterator[re.Match[bytes]]:
-        # The lines with a name, or with a name that the compiler derived from it.
+    def _lines(self, name: bytes) -> tuple[re.Match[bytes], ...]:
+        # The lines with a name, or with a name that the compiler derived from it. Hundreds of
+        # system calls of one pattern ask for the same names.
+        if name not in self._found:
+            if len(self._found) == _MAX_FOUND:
+                self._found.clear()
+            self._found[name] = tuple(self._search(name))
+        return self._found[name]
+
+    def _search(self, name: bytes) -> Iterator[re.Match[bytes]]:
         if not name:  # every name would be derived
             return
         # Searching for the bytes of the name first is much faster than the expression alone.
