@@ -44,6 +44,13 @@ _IMPORTED = (
     *("usdt.targets.provider", "usdt.probes.argspec", "usdt.bpf.perf.sideband"),
     *("kprobe.cli.group", "kprobe.tracepoints.provider", "kprobe.functions"),
     *("kprobe.tracepoints.catalog", "usdt.engine.runtime.attach.kernel_events"),
+    *("kprobe.provider", "kprobe.tracepoints.syscalls", "kprobe.functions.kernel_types"),
+    *("usdt.uprobes.provider", "usdt.uprobes.parameters", "usdt.uprobes.typed_arguments"),
+    *("usdt.uprobes.variables", "usdt.uprobes.debug_info", "usdt.dwarf.info"),
+    *("usdt.dwarf.types.dwarf_btf", "usdt.symbolize.symbolizer", "usdt.unwind.unwinder"),
+    *("usdt.symbolize.python_stacks", "usdt.targets.spawn", "usdt.targets.follow_forks"),
+    *("usdt.engine.runtime.follow", "usdt.bpf.optimized_nops", "usdt.arch.operands.x86"),
+    *("concurrent.futures.thread", "difflib", "hashlib", "resource", "textwrap"),
 )
 _SCRIPTS = frozenset(str(Path(sys.executable).with_name(name)) for name in ("usdt", "kprobe"))
 #: Variables that Python reads when it starts.
