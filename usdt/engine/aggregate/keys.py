@@ -151,6 +151,8 @@ class KeyField:
         data = key[start : start + self.capacity]
         column = self.column
         match column:
+            case IntColumn():
+                return _number(column, data)
             case ConstColumn():
                 return column.text
             case StringColumn() | CommColumn():
@@ -176,8 +178,6 @@ class KeyField:
                 return Address(column.kind, address, pid)
             case FloatColumn():
                 return struct.unpack_from("=f" if column.width == 4 else "=d", data)[0]
-            case IntColumn():
-                return _number(column, data)
             case ArrayColumn():
                 code = column.element_code
                 return struct.unpack(

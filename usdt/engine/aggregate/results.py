@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
@@ -150,9 +151,11 @@ class Results:
         sharing: dict[str, set[int]] = {}
         for source in self._session.sources():
             sharing.setdefault(source.probe, set()).add(source.request)
+        labels = functools.cache(lambda source: self._label(source, sharing))
+        names = [item.text for item in self._session.aggregation.keys.items]
         for row in rows:
-            label = self._label(row.source, sharing)
-            key = tuple(map(self._part, self._names(), row.key))
+            label = labels(row.source)
+            key = tuple(map(self._part, names, row.key))
             same = label, tuple(part.merged_by for part in key)
             known = merged.get(same)
             if known is None:
@@ -160,9 +163,6 @@ class Results:
             else:
                 merged[same] = replace(known, value=known.value.plus(row.value))
         return sorted(merged.values(), key=order(self._session.aggregation, sort))
-
-    def _names(self) -> list[str]:
-        return [item.text for item in self._session.aggregation.keys.items]
 
     def _label(self, source: Source, sharing: Mapping[str, Collection[int]]) -> str:
         # ``sharing`` has the requests of each probe.
@@ -172,6 +172,8 @@ class Results:
         return f"{source.probe}({', '.join(item.text for item in items)})"
 
     def _part(self, name: str, value: Any) -> Part:
+        if type(value) is int:  # the most frequent key
+            return Part(name, str(value), str(value), number=value)
         if isinstance(value, Stack):
             return self._stack(name, value)
         if isinstance(value, PythonStack):

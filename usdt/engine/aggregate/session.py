@@ -407,7 +407,8 @@ class AggregateSession(BpfSession):
             row_key = layout.source, key
             value = unpack(self.aggregation, data, signed=layout.signed, spread=spread)
             if value.count:
-                found[row_key] = found[row_key].plus(value) if row_key in found else value
+                known = found.get(row_key)
+                found[row_key] = value if known is None else known.plus(value)
             if remove and spread is not None:
                 self._remove_distribution(data, spread)
         return found

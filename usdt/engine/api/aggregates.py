@@ -218,6 +218,8 @@ class Aggregate(Mapping[Any, V_co]):
 def _plain(part: Part) -> Any:
     if part.frames:
         return part.frames
+    if type(part.number) in (int, float):
+        return part.number
     value = json.loads(part.json)
     if isinstance(value, list):
         return tuple(value)

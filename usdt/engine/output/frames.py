@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,10 @@ class Frame:
     python: bool = False
     kernel_id: str = ""
 
+    def __hash__(self) -> int:
+        # Of two fields: caches of texts compute it for every frame of every stack.
+        return hash((self.address, self.link_address))
+
     @property
     def build_id(self) -> str | None:
         """The build ID of the file, or of the kernel or its module; None if it has none."""
@@ -60,6 +65,8 @@ class Frame:
         return None if ":" in self.file_id else self.file_id or None
 
 
+# Frames whose texts are kept: the stacks of one program share most of them.
+_REMEMBERED = 1 << 14
 # The C function that runs Python functions, whatever parts of it a compiler has put elsewhere
 # (``….cold``).
 _INTERPRETER = "_PyEval_EvalFrameDefault"
@@ -109,6 +116,7 @@ def identity(frame: Frame) -> Hashable:
     return (frame.file_id, frame.link_address) if frame.file_id else frame
 
 
+@functools.lru_cache(_REMEMBERED)
 def frame_text(frame: Frame, *, shared: bool = False) -> str:
     """Return ``function+0x12 [module]``, as bcc does; ``0x7f… [module+0x…]`` without a symbol.
 
@@ -146,6 +154,7 @@ def _source(file: str, frame: Frame) -> str:
     return f"{file}:{frame.line or '?'}"
 
 
+@functools.lru_cache(_REMEMBERED)
 def frame_json(frame: Frame, *, shared: bool = False) -> str:
     """Return one JSON object: address, symbol (null if none is known), offset, module.
 
@@ -194,6 +203,7 @@ def folded(frames: Sequence[Frame], *, kernel: bool = False) -> str:
     return ";".join(_folded_name(frame, mark) for frame in reversed(frames))
 
 
+@functools.lru_cache(_REMEMBERED)
 def _folded_name(frame: Frame, mark: str) -> str:
     mark = "_[i]" if frame.inlined and not frame.python else mark
     source = ""
