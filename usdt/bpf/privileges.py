@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from usdt.base.errors import SyscallError
+from usdt.base.frozen import frozen
 from usdt.bpf._syscall import (
     capset,
     clear_ambient_capabilities,
@@ -41,7 +42,8 @@ _SETTINGS = {
 }
 
 
-class Privilege(NamedTuple):
+@frozen
+class Privilege:
     """What one thing needs.
 
     Attributes:

@@ -11,7 +11,7 @@ the process's memory, without asking it. Java 8 has the same table under another
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import frozen
@@ -96,7 +96,8 @@ def _exports(elf: ElfFile) -> list[SymbolTable]:
     return [SymbolTable(elf, section) for section in elf.sections if section.type == SHT_DYNSYM]
 
 
-class _Field(NamedTuple):
+@frozen
+class _Field:
     static: bool
     offset: int  # in its structure; of a static field, its address
 

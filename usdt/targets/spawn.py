@@ -36,10 +36,11 @@ import stat
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import ElfError, SyscallError, TargetError
+from usdt.base.frozen import frozen
 from usdt.engine.run.options import split_command
 from usdt.procfs.mapped_files import MappedFile, executable_of, file_identity
 from usdt.procfs.process import open_pidfd
@@ -324,7 +325,8 @@ def _inner_words(words: Sequence[str]) -> list[str]:
     return [word for word in found if word and word[0] != "-" and "\0" not in word]
 
 
-class _Start(NamedTuple):
+@frozen
+class _Start:
     # What the forked child needs.
     chain: list[str]
     argv: tuple[str, ...]

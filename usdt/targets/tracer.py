@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import LanguageError, ProbeNotFound, TargetError, TracingError
+from usdt.base.frozen import frozen
 from usdt.targets.probe_finders import finder_of
 from usdt.targets.quirk_notices import QuirkNotices
 from usdt.targets.target_set import TargetSet
@@ -310,7 +311,8 @@ class Tracer(Closeable):
             self.notices.append(str(err))
 
 
-class _Missing(NamedTuple):
+@frozen
+class _Missing:
     # Probes that were requested together, until the files with them are mapped.
     finders: Sequence[ProbeFinder]
     deadline: float

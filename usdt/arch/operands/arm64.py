@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.operands.grammar import LinearAddress, excerpt, integer, parse_linear, value_type
 from usdt.arch.operands.load_store import Cpu, Relocation, numbered
+from usdt.base.frozen import replace
 
 if TYPE_CHECKING:
     from usdt.arch.operands.grammar import ArgSpec, Operand
@@ -79,7 +80,7 @@ def offset(text: str) -> LinearAddress:
     total = parse_linear(rest)
     if not colon or not name or total.error is not None or total.relocation is not None:
         return LinearAddress(error=f"{excerpt(text)}: unknown relocation")
-    return total._replace(relocation=name)
+    return replace(total, relocation=name)
 
 
 def indexed(spec: ArgSpec, base: str, rest: list[str]) -> Operand:

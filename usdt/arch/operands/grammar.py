@@ -7,7 +7,7 @@ any text.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from usdt.arch.locations import ValueClass, ValueType
 from usdt.base.frozen import frozen
@@ -127,7 +127,8 @@ class Operand:
         return shown
 
 
-class ArgSpec(NamedTuple):
+@frozen
+class ArgSpec:
     """One argument with its size split off: the input of a CPU's parser; it builds the operands.
 
     Attributes:
@@ -223,7 +224,8 @@ class ArgSpec(NamedTuple):
         )
 
 
-class LinearAddress(NamedTuple):
+@frozen
+class LinearAddress:
     """A sum of numbers and at most one symbol: ``-8+3+sv@GOTOFF``.
 
     Attributes:

@@ -30,7 +30,7 @@ from usdt.arch.locations import (
 )
 from usdt.arch.operands.grammar import LinearAddress, excerpt, parse_linear, wrap
 from usdt.arch.pt_regs import saved_registers
-from usdt.base.frozen import frozen
+from usdt.base.frozen import frozen, replace
 from usdt.base.machine import BIG_ENDIAN, KERNEL_MACHINE, word_size
 
 if TYPE_CHECKING:
@@ -290,4 +290,4 @@ def relocated(text: str) -> LinearAddress:
     total = parse_linear(rest[:-1])
     if total.error is not None or total.relocation is not None:
         return LinearAddress(error=total.error or f"{excerpt(text)} has two relocations")
-    return total._replace(relocation=name)
+    return replace(total, relocation=name)

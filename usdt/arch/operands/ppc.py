@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.operands.grammar import LinearAddress, excerpt, integer, parse_linear, value_type
 from usdt.arch.operands.load_store import Cpu, Relocation, numbered, signed_bits
+from usdt.base.frozen import replace
 
 if TYPE_CHECKING:
     from usdt.arch.operands.grammar import ArgSpec, Operand
@@ -77,4 +78,4 @@ def displacement(text: str) -> LinearAddress:
     total = parse_linear(head or "0")
     if not at or total.error is not None:
         return total
-    return total._replace(relocation=relocation)
+    return replace(total, relocation=relocation)

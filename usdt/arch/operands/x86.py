@@ -14,7 +14,7 @@ an array index has been added to ebx.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Address, Constant, Location, Memory, Register, Unreadable
 from usdt.arch.operands.grammar import (
@@ -254,7 +254,8 @@ def fetch(
     return addresses.symbolic(operand, target + operand.displacement)
 
 
-class SiteAddresses(NamedTuple):
+@frozen
+class SiteAddresses:
     """A site, to which the addresses of its operands are relative."""
 
     symbol_address: Callable[[str], int | str]

@@ -9,9 +9,10 @@ number of pending operators are limited to :data:`MAX_HEIGHT`.
 from __future__ import annotations
 
 import itertools
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from usdt.base.errors import LanguageError
+from usdt.base.frozen import frozen, replace
 from usdt.base.text import closest
 from usdt.engine.language.c_type_names import TYPE_WORDS, read_cast, read_path
 from usdt.engine.language.pattern import find_items, read_pattern
@@ -149,7 +150,8 @@ def _would_join(before: Token, token: Token) -> bool:
     return before.text == token.text and token.text in ("-", "+", "&")
 
 
-class _Value(NamedTuple):
+@frozen
+class _Value:
     # A complete operand; start and end include the parentheses around it.
     tree: Expression
     start: int
@@ -157,7 +159,8 @@ class _Value(NamedTuple):
     height: int
 
 
-class _Waiting(NamedTuple):
+@frozen
+class _Waiting:
     # An operator, cast, or open bracket that waits for operands to its right. Brackets have level
     # 0, so that nothing is reduced across them.
     kind: Literal["prefix", "cast", "binary", "group", "index", "call"]
@@ -368,7 +371,7 @@ class _Reader:
             raise self._error(token, self._not_closed(opener, token))
         start, end = opener.token.start, token.end
         if opener.kind == "group":
-            self._values[-1] = self._values[-1]._replace(start=start, end=end)
+            self._values[-1] = replace(self._values[-1], start=start, end=end)
         elif opener.kind == "index":
             index, target = self._values.pop(), self._values.pop()
             tree = Index(target.tree, index.tree, target.start, end)
@@ -388,7 +391,7 @@ class _Reader:
             if not any(isinstance(node, Name) for node in walk(trees[0])):
                 raise self._error(opener.token, _NOTHING_TO_READ)
             self._values.append(
-                arguments[0]._replace(tree=read_at_return(trees[0]), start=start, end=end)
+                replace(arguments[0], tree=read_at_return(trees[0]), start=start, end=end)
             )
             return
         if function == "reg":

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import NamedTuple, cast, get_args
+from typing import cast, get_args
 
 from usdt.base.errors import LanguageError
+from usdt.base.frozen import frozen, replace
 from usdt.engine.language.tokens import STRING, quotable, string_value
 from usdt.engine.language.tree import BUILTINS, ProbeKind
 
@@ -69,7 +70,8 @@ _USAGE = {
 }
 
 
-class Pattern(NamedTuple):
+@frozen
+class Pattern:
     """The parsed text before the items.
 
     The fields are those of :class:`~usdt.engine.language.tree.ProbeText`; ``text`` is its
@@ -149,7 +151,7 @@ def read_pattern(text: str, end: int, default: ProbeKind) -> Pattern:
         raise LanguageError(text, text.index("\0"), "found a NUL, which no name can hold")
     masked = _masked(text)[:end]
     kind, returns, start = _read_kind(text, masked, default)
-    return _read_names(text, masked, kind, start)._replace(returns=returns)
+    return replace(_read_names(text, masked, kind, start), returns=returns)
 
 
 def _read_names(text: str, masked: str, kind: ProbeKind, start: int) -> Pattern:
