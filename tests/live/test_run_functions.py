@@ -186,7 +186,7 @@ _REFUSED = {
     "print(container_of(1, 2, 3));": "container_of() takes an address, a type and a member",
     'print(len("a"));': "len() takes a map, kstack or ustack, not string[2]",
     "print(__has_key(1, 2));": "__has_key() takes the addresses of a map and of a variable",
-    'skboutput("x", 0, 1, 0);': "skboutput(): not written yet",
+    "unwatch(1);": "unwatch(): watchpoints here end with the program",
     "print(dw_ustack);": "dw_ustack(): programs follow frame pointers",
     "print(dw_ustack());": "dw_ustack(): programs follow frame pointers",
     "print(typeinfo(1));": "typeinfo is an experiment of bpftrace",

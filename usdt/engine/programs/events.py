@@ -34,6 +34,7 @@ class EventKind(enum.Enum):
     RETURN = "return"  # of a probe of the kind test
     TIME = "time"
     JOIN = "join"
+    PACKET = "packet"  # the bytes of a packet and how many it has, and when
     DEBUG = "debug"  # debugf(): it goes to the kernel's trace, not to user space
     WARNING = "warning"  # of the toolkit: a division by 0
     HELPER_ERROR = "helper_error"  # a helper of the kernel has failed, its result is the value
@@ -48,7 +49,7 @@ class Event:
         kind: what to do.
         types: the types of its values, which the record holds one after the other.
         text: the format of printf() and the like, or of time(); the separator of join(); the
-            warning; the name of the helper that has failed.
+            warning; the name of the helper that has failed; the file of packets.
         map: the map that it is about.
         keyed: for PRINT_MAP, whether the first value is a key, so that one entry is printed.
         at_end: whether the probe ``end`` makes it: others do not count behind exit().

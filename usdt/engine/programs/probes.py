@@ -9,7 +9,7 @@ from usdt.base.errors import BtfError, LanguageError
 from usdt.base.frozen import replace
 from usdt.btf.lookup import find_type
 from usdt.engine.language import parse_probe
-from usdt.engine.language.tree import Item, Name
+from usdt.engine.language.tree import Call, Item, Name
 from usdt.engine.programs.check.site import kernel_types
 from usdt.engine.programs.session import OWN_SIGNAL, ProbeRequest
 from usdt.engine.programs.syntax import tree
@@ -58,6 +58,7 @@ _LOCKS = (
     "queued_spin_lock_slowpath",
 )
 _OF_PROGRAMS = ("uprobe", "uretprobe", "usdt")
+_WITH_REGISTERS = ("kprobe", "kretprobe")
 _LINE = re.compile(r"^([^:]+)@([^@:]+:[0-9]+)$")
 _UNKNOWN = re.compile("(?:unknown name ')?([^':]*)")  # an error of a name, or of args
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -142,12 +143,17 @@ def _of_engine(kind: str, rest: str) -> str:
 def _with_items(request: ProbeText, probe: Probe, kind: str, defined: set[str]) -> ProbeText:
     # Providers read the types of what is named in items: with args all that they find.
     names: dict[str, None] = {}
+    registers = False
     for node in _nodes(probe):
         if (name := _argument_of(node)) is not None:
             names[name] = None
         elif kind in _OF_PROGRAMS and _is_of_program(node, defined):
             names["args"] = None
-    items = (Item(name, Name(name, 0, 0)) for name in names)
+        elif kind in _WITH_REGISTERS and isinstance(node, tree.Call):
+            registers = registers or node.function == "reg"
+    items = [Item(name, Name(name, 0, 0)) for name in names]
+    if registers:  # not every way to attach a probe to a function of the kernel has them
+        items.append(Item("reg", Call("reg", (), 0, 0)))
     return replace(request, items=(*request.items, *items))
 
 

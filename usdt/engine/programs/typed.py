@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from usdt.engine.programs.variables import MapVariable
 
 __all__ = (
-    "AddToMap", "AggregateNumber", "Bytes", "CallHelper", "Choose", "ChooseBytes", "Comm",
-    "CompareBytes", "Computation", "Computed", "Delete", "Element", "ElementNumber", "Emit",
+    "AddToMap", "AggregateNumber", "Bytes", "CallHelper", "CallWithObject", "Choose", "ChooseBytes",
+    "Comm", "CompareBytes", "Computation", "Computed", "Delete", "Element", "ElementNumber", "Emit",
     "Evaluate", "FindText", "ForMap", "HasKey", "If", "Increment", "JoinBytes", "JoinSteps",
     "Leave", "Loop", "LowBytes", "MakeTuple", "MapAddress", "MapBytes", "MapLength", "MapNumber",
-    "Padded", "Read", "ReadStatus", "ReadText", "Scalar", "SetMap", "SetVariable", "StackOf",
-    "Statement", "Step", "Text", "TextLength", "UserSymbol", "Value", "VariableBytes", "saved",
+    "Padded", "PathText", "Read", "ReadStatus", "ReadText", "Scalar", "SetMap", "SetVariable",
+    "StackOf", "Statement", "Step", "Text", "TextLength", "UserSymbol", "Value", "VariableBytes",
+    "saved",
 )  # fmt: skip
 
 
@@ -106,6 +107,17 @@ class CallHelper:
     context: bool = False
     low: bool = False  # only its low 32 bits
     high: bool = False  # only its high 32 bits
+
+
+@frozen
+class CallWithObject:
+    """The result of a helper that takes an object of the kernel by its typed address.
+
+    ``path``: offsets of addresses, in the context and the objects that follow, and in the last one.
+    """
+
+    helper: Helper
+    path: tuple[int, ...]
 
 
 @frozen
@@ -199,6 +211,7 @@ Computation = (
     | HasKey
     | Choose
     | CallHelper
+    | CallWithObject
     | CompareBytes
     | ElementNumber
     | AggregateNumber
@@ -214,6 +227,7 @@ Computation = (
 #: What is computed from maps and values in memory.
 Computed = (
     AggregateNumber
+    | CallWithObject
     | MapLength
     | MapAddress
     | CompareBytes
@@ -334,6 +348,14 @@ class LowBytes:
 
 
 @frozen
+class PathText:
+    """The path of a file; ``path`` leads to a ``struct path``, as in CallWithObject."""
+
+    path: tuple[int, ...]
+    type: StringType
+
+
+@frozen
 class StackOf:
     """The user or the kernel stack."""
 
@@ -362,6 +384,7 @@ Bytes = (
     | ChooseBytes
     | JoinBytes
     | LowBytes
+    | PathText
     | StackOf
     | UserSymbol
 )

@@ -13,6 +13,7 @@ from usdt.engine.programs.check.builtins import BUILTINS
 from usdt.engine.programs.check.formats import check_format, check_kernel_format
 from usdt.engine.programs.check.functions.addresses import AddressFunctions
 from usdt.engine.programs.check.functions.aggregates import AGGREGATES, AggregateFunctions
+from usdt.engine.programs.check.functions.kernel_objects import KernelObjectFunctions
 from usdt.engine.programs.check.functions.maps import MapFunctions
 from usdt.engine.programs.check.functions.questions import QuestionFunctions
 from usdt.engine.programs.check.functions.tasks import TaskFunctions
@@ -75,9 +76,7 @@ _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_use
 # What is known of bpftrace and not there, and why
 _REFUSED = {
     "dw_ustack": "programs follow frame pointers; usdt trace and count --unwind dwarf use tables",
-    "override": "not written yet: it changes what functions of the kernel return",
-    "skboutput": "not written yet: trace the packet's members with printf()",
-    "socket_cookie": "not written yet: (struct sock *)… has __sk_common.skc_cookie.counter",
+    "override": "not written: few kernels have it (CONFIG_BPF_KPROBE_OVERRIDE)",
     "unwatch": "watchpoints here end with the program: guard the probe by a predicate",
     "write_user": "not written yet: it changes memory of the process",
 }
@@ -87,6 +86,7 @@ _JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
 class CallChecker(
     TextFunctions,
     AddressFunctions,
+    KernelObjectFunctions,
     MapFunctions,
     AggregateFunctions,
     TaskFunctions,

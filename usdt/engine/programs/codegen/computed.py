@@ -10,9 +10,10 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump
 from usdt.bpf.maps import possible_cpus
 from usdt.engine.compiler.codegen.model import stack_flags
 from usdt.engine.programs.codegen.names import map_name
-from usdt.engine.programs.codegen.strings import emit_find_text, emit_text_length
+from usdt.engine.programs.codegen.strings import emit_find_text, emit_object, emit_text_length
 from usdt.engine.programs.typed import (
     AggregateNumber,
+    CallWithObject,
     CompareBytes,
     Delete,
     FindText,
@@ -47,6 +48,9 @@ def emit_computed(
             _compare(emitter, what)
         case AggregateNumber():
             _aggregate(emitter, what)
+        case CallWithObject(helper=helper, path=path):
+            emit_object(emitter.asm, path)
+            emitter.asm.call(helper)
         case MapLength():
             _map_length(emitter, what)
         case MapAddress(map=variable, key=key):

@@ -18,7 +18,7 @@ from usdt.engine.programs.codegen.frame import (
     Place,
 )
 from usdt.engine.programs.codegen.names import map_name
-from usdt.engine.programs.codegen.strings import emit_concatenated
+from usdt.engine.programs.codegen.strings import emit_concatenated, emit_path
 from usdt.engine.programs.codegen.values import ValueEmitter
 from usdt.engine.programs.events import Event, EventKind
 from usdt.engine.programs.typed import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.programs.codegen.values import CodeOptions
-    from usdt.engine.programs.typed import Bytes, Computed, Padded, Statement
+    from usdt.engine.programs.typed import Bytes, Computed, Padded, PathText, Statement
 
 __all__ = ("StatementEmitter",)
 
@@ -95,6 +95,10 @@ class StatementEmitter(ValueEmitter):
     def concatenated(self, value: Padded, place: Place) -> None:
         """Put a string with another behind it at a place."""
         emit_concatenated(self, value, place)
+
+    def path(self, value: PathText, place: Place, *, fill: bool) -> None:
+        """Put the path of a file at a place."""
+        emit_path(self, value, place, fill=fill)
 
     def _statement(self, statement: Statement) -> None:
         match statement:

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R7, R10, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R10, Jump
 from usdt.engine.programs.types import aligned, size_of
 
 if TYPE_CHECKING:
@@ -19,10 +19,51 @@ if TYPE_CHECKING:
     from usdt.engine.programs.typed import (
         FindText,
         Padded,
+        PathText,
         TextLength,
     )
 
-__all__ = ("emit_concatenated", "emit_find_text", "emit_text_length")
+__all__ = (
+    "emit_concatenated",
+    "emit_find_text",
+    "emit_object",
+    "emit_path",
+    "emit_text_length",
+)
+
+
+def emit_object(asm: Assembler, path: tuple[int, ...]) -> None:
+    """Leave the typed address of an object of the kernel in r1."""
+    # The verifier knows the types of what it loads from the context and from what that leads to.
+    first, *between, last = path
+    asm.load(R1, R6, first)
+    for offset in between:
+        asm.load(R1, R1, offset)
+    if last:
+        asm.add(R1, last)
+
+
+def emit_path(emitter: ValueEmitter, what: PathText, place: Place, *, fill: bool) -> None:
+    """Put the path of a file at a place, or its end; an empty string if it has none."""
+    # bpf_d_path() leaves rests of the path behind it.
+    asm, size = emitter.asm, what.type.size
+    if fill:
+        emitter.zero(place, size_of(what.type))
+    else:
+        asm.store(place.base, place.offset, 0, 1)
+    whole = emitter.frame.temporary(size_of(what.type))
+    emitter.zero(whole, size_of(what.type))
+    emit_object(asm, what.path)
+    asm.mov(R2, whole.base)
+    asm.add(R2, whole.offset)
+    asm.mov(R3, size)
+    asm.call(Helper.D_PATH)
+    asm.mov(R1, place.base)
+    asm.add(R1, place.offset)
+    asm.mov(R2, size)
+    asm.mov(R3, whole.base)
+    asm.add(R3, whole.offset)
+    asm.call(Helper.PROBE_READ_KERNEL_STR)
 
 
 def emit_text_length(emitter: ValueEmitter, what: TextLength) -> None:

@@ -35,6 +35,7 @@ from usdt.engine.programs.typed import (
     MapBytes,
     MapNumber,
     Padded,
+    PathText,
     Read,
     ReadText,
     Scalar,
@@ -346,6 +347,8 @@ class ValueEmitter:
                 self.number(number)
                 asm.store(base, offset, 4)
                 asm.store(base, offset + 8, R0, 4)
+            case PathText():
+                self.path(value, place, fill=fill)
             case StackOf() | UserSymbol():
                 self._with_process(value, place)
             case _:
@@ -353,6 +356,10 @@ class ValueEmitter:
 
     def concatenated(self, value: Padded, place: Place) -> None:
         """Put a string with another behind it at a place."""
+        raise NotImplementedError
+
+    def path(self, value: PathText, place: Place, *, fill: bool) -> None:
+        """Put the path of a file at a place."""
         raise NotImplementedError
 
     def _choose_bytes(self, value: ChooseBytes, place: Place, *, fill: bool) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from usdt.engine.output.output_file import OutputFile
     from usdt.engine.programs.check.state import MapState
     from usdt.engine.programs.events import Event
+    from usdt.engine.programs.output.packets import PacketFiles
     from usdt.engine.programs.output.values import Symbols
     from usdt.engine.programs.output.writer import Writer
     from usdt.engine.programs.session import ProgramSession
@@ -90,6 +91,7 @@ class ProgramResults:
         self._formatters: dict[int, Formatter] = {}
         self._hits = 0
         self._exited = False
+        self._packets: PacketFiles | None = None
 
     def take(self, batch: Sequence[tuple[Event, bytes]]) -> bool:
         """Do what events ask for; the run goes on."""
@@ -98,6 +100,8 @@ class ProgramResults:
             for event, data in batch:
                 if not self._exited or event.at_end:
                     self._take(event, data)
+        if self._packets is not None:
+            self._packets.flush()
         return False
 
     def _take(self, event: Event, data: bytes) -> None:
@@ -145,6 +149,16 @@ class ProgramResults:
             case EventKind.JOIN:
                 words = [*itertools.takewhile(bool, values)]
                 self._writer.text("join", event.text.join(words) + "\n")
+            case EventKind.PACKET:
+                self._packet(event.text, values)
+
+    def _packet(self, path: str, values: list[Any]) -> None:
+        if self._packets is None:
+            from usdt.engine.programs.output.packets import PacketFiles  # noqa: PLC0415
+
+            self._packets = PacketFiles(self._say)
+        (data, length), moment = values
+        self._packets.write(path, data, length, moment)
 
     def _helper_error(self, event: Event, code: int) -> None:
         source = self._session.state.source
@@ -234,6 +248,8 @@ class ProgramResults:
     def finish(self, lost: list[Lost]) -> str:
         """Print the maps, in the order of their names; say what was lost."""
         self._writer.end()
+        if self._packets is not None:
+            self._packets.close()
         if self._not_run:
             self._say(f"commands of system() that the end of the run came before: {self._not_run}")
         if self._print_maps:

@@ -54,6 +54,18 @@ macro comm_of(pid, namespace) {
   let $__task = kptr((struct task_struct *)($__first - offsetof(struct task_struct, pid_links)));
   $__first == 0 ? "N/A" : $__task.comm
 }
+
+// What stands in one piece behind skb->data; the rest of a packet is in pages.
+macro packet(skb, length, offset) {
+  let $__skb = kptr((struct sk_buff *)skb);
+  let $__offset = (int64)offset;
+  let $__length = (int64)length;
+  let $__there = (int64)$__skb.len - (int64)$__skb.data_len - $__offset;
+  if ($__length > $__there) { $__length = $__there; }
+  if ($__length < 0) { $__length = 0; }
+  (buf(kptr((uint8 *)((uint64)$__skb.data + (uint64)$__offset)), $__length),
+    (int64)$__skb.len - $__offset)
+}
 """
 
 
