@@ -22,6 +22,7 @@ from manysites import build_sites, constants
 from usdt.base.errors import SyscallError, TracingError
 from usdt.bpf.link import UprobeMethod
 from usdt.bpf.maps import Map
+from usdt.bpf.rcu import expedited_rcu
 from usdt.libbpf.manager import Manager
 from usdt.probes.probe import read_probes
 
@@ -315,10 +316,10 @@ def test_three_hundred_specs_are_too_many_for_the_default_map(
     both: tuple[Libbpf, Ours], tmp_path: Path
 ) -> None:
     # libbpf finds out at the 257th site, and detaches the 256 before it one after the other: it
-    # takes half a minute, while we are done.
+    # takes half a minute, were grace periods not expedited, while we are done.
     theirs, ours = both
     path = build_sites(tmp_path, {"many": constants(300), "one": ["8@%rsp"]})
-    with start(path) as running:
+    with expedited_rcu(), start(path) as running:
         running.wait_ready()
         theirs.order(f"attach -1 {path} sites many {COOKIE}")
         with pytest.raises(SyscallError) as caught:
