@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import skips
+from fork_server import server_processes
+from processes import descendants
 
 from usdt.base.errors import NotSupported
 
@@ -45,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 _BPFFS = Path("/sys/fs/bpf")
 _MOUNTED = pytest.StashKey[bool]()
+_FAILED = pytest.StashKey[bool]()
 # Folders; all others are "unit". The longest tests come first, so that no worker is left with one.
 _GROUPS = ("torture", "fuzz", "release", "peers", "live", "vm")
 
@@ -133,10 +136,13 @@ def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """With USDT_NO_SKIPS, a skipped test has failed."""
     report = yield
     _refuse_skip(report)
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     return report
 
 
@@ -177,3 +183,14 @@ def no_leaked_fds() -> Iterator[None]:
     after = {number: what for number, what in _descriptors().items() if what != _OWN_TRACEFS}
     leaked = {number: what for number, what in after.items() if number not in before}
     assert not leaked, f"leaked descriptors: {leaked}"
+
+
+@pytest.fixture(autouse=True)
+def no_processes_of_failed_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test that failed has started does not disturb those after it."""
+    before = descendants(os.getpid())
+    yield
+    if request.node.stash.get(_FAILED, False):
+        for pid in descendants(os.getpid()) - before - server_processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

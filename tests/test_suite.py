@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 _CLEAN = "def test_it(): pass"
 _LEAK = "import os\ndef test_it(): os.dup(1)"
+_LEFT = (
+    "import subprocess\nleft = []\n"
+    "def test_one():\n    left.append(subprocess.Popen(['sleep', '99']))\n    assert False\n"
+    "def test_two(): assert left[0].wait(30) == -9"
+)
 _SKIP = "import pytest\ndef test_it(): pytest.skip('needs the program frob')"
 _MODULE_SKIP = "import pytest\npytest.skip('needs a frob', allow_module_level=True)"
 _XFAIL = "import pytest\n@pytest.mark.xfail(reason='known')\ndef test_it(): assert False"
@@ -40,6 +45,7 @@ _FINE = {"1 passed", "1 skipped", "1 xfailed"}
     [
         pytest.param(_CLEAN, "", "1 passed", id="a clean test passes"),
         pytest.param(_LEAK, "", "leaked descriptors", id="an open descriptor is an error"),
+        pytest.param(_LEFT, "", "1 failed, 1 passed", id="what a failed test started is ended"),
         pytest.param(_SKIP, "", "1 skipped", id="a skip is a skip"),
         pytest.param(_SKIP, "0", "1 skipped", id="USDT_NO_SKIPS=0 allows it"),
         pytest.param(_SKIP, "1", "1 failed", id="USDT_NO_SKIPS=1 does not"),

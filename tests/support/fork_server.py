@@ -30,7 +30,7 @@ import time
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = ("Command", "run", "started")
+__all__ = ("Command", "run", "server_processes", "started")
 
 #: Imported by nearly every command that traces, and what these import.
 _IMPORTED = (
@@ -176,6 +176,11 @@ def run(
     return subprocess.CompletedProcess(words, process.wait(), out, err)
 
 
+def server_processes() -> frozenset[int]:
+    """The process ID of this worker's server, if it runs."""
+    return frozenset(_processes)
+
+
 def _forkable(words: list[str]) -> bool:
     return (
         not _SERVED.isdisjoint(os.environ)
@@ -197,6 +202,9 @@ def _python_environment() -> dict[str, str]:
 _AT_START = _python_environment()
 
 
+_processes: set[int] = set()
+
+
 @functools.cache
 def _server() -> str:
     """The address of this worker's server, which runs as long as the worker."""
@@ -214,6 +222,7 @@ def _server() -> str:
             msg = f"no server of commands: {process.stderr.read().decode()}"
             raise AssertionError(msg)
     atexit.register(_end, process)
+    _processes.add(process.pid)
     return address
 
 
