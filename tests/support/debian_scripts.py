@@ -249,5 +249,6 @@ OF_FUNCTIONS = {
         _RETRANSMISSION,
         r"^[\d:]{8} +\d+ +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +ESTABLISHED",
     ),
-    "xfsdist": (_XFS, r"^@us\[xfs_file_\w+\]:\s*\n\["),
+    # bpftrace shows the name of the function alone.
+    "xfsdist": (_XFS, r"^@us\[(?:xfs:)?xfs_file_\w+\]:\s*\n\["),
 }

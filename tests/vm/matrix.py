@@ -253,7 +253,7 @@ CELLS: tuple[Cell, ...] = (
                 "bookworm", "linux-image-cloud-amd64", _COOKIES | _BTF | _TRACED | {"task_pt_regs"}
             ),
         ),
-        more=("bpftrace", "mdadm", "linux-image-cloud-amd64"),
+        more=("bpftrace", "mdadm", "xfsprogs", "linux-image-cloud-amd64"),
         tests=("tests/live/test_run_scripts.py",),
         memory=4096,
     ),

@@ -40,7 +40,7 @@ _LEFT_OUT = (
     *("usr/lib/*/libdb-*", "usr/lib/*/gprofng/*", "usr/lib/*/libgprofng*", "*/__pycache__/*"),
     *("usr/bin/*gold", "usr/bin/*dwp", "usr/bin/gp-*", "usr/bin/gprof*", "usr/bin/*lto-dump*"),
     *("usr/bin/*-gp-*", "usr/bin/*-gprof*", "usr/bin/dpkg*", "usr/share/dpkg/*", "usr/sbin/fsck*"),
-    *("usr/sbin/mkfs*", "usr/lib/gcc/*/lto*", "usr/lib/gcc/*san*", "usr/lib/*/lib?san.so*"),
+    *("usr/sbin/mkfs.[!x]*", "usr/lib/gcc/*/lto*", "usr/lib/gcc/*san*", "usr/lib/*/lib?san.so*"),
     *("usr/lib/*/lib??san.so*", "usr/lib/*-linux-gnu/lib[cm]*.[0-9]*.a", "usr/lib/*/lib[cm].a"),
     *("usr/bin/*gcov*", "usr/lib/gcc/*/libgomp.a", "usr/lib/gcc/*/libquadmath.a"),
 )
