@@ -55,3 +55,11 @@ def test_a_probe_is_checked_again_when_a_later_one_changes_its_map(checks: list[
 def test_a_map_that_is_only_read_is_refused_after_the_guess() -> None:
     with pytest.raises(LanguageError, match="@x has no value"):
         _check('BEGIN { @y = 1; } END { printf("%d", @x); }')
+
+
+def test_a_place_of_a_probe_is_not_checked_again_for_maps_it_does_not_use(
+    checks: list[int],
+) -> None:
+    # The first place is, because its own check has changed what is known.
+    _check("BEGIN, END { @x = 1; } interval:s:1, interval:s:2 { @y = 1; }")
+    assert checks == [0, 0, 1, 1, 0, 1]

@@ -59,22 +59,25 @@ def check(state: ProgramState, probes: Sequence[ProbeAt]) -> list[ProbeBody]:
 
 
 class _Check:
-    # The check of a probe, which is repeated when types have changed since.
+    # The check of a probe, which is repeated when types that it depends on have changed since.
     def __init__(self, state: ProgramState, probe: ProbeAt) -> None:
         self._state = state
-        self._changes = -1  # those before the check whose result is kept
+        self._changes = -1  # those before the check whose result is kept; -1: there is none
+        self._depends: set[str | int] = set()
         self.probe = probe
         self.waiting = False
         self.statements: tuple[Statement, ...] = ()
 
     @property
     def current(self) -> bool:
-        return self._changes == self._state.changes
+        known = self._changes >= 0
+        return known and not self._state.changed_since(self._changes, self._depends)
 
     def repeat(self) -> None:
         if self.current:
             return
         before = self._state.changes
+        self._state.asked_for = self._depends = {self.probe.site.index}
         self.statements = _statements(self._state, self.probe)
         self.waiting = self._state.waiting
         # A guess is no result: the last pass refuses what nothing is known of.

@@ -24,7 +24,7 @@ from usdt.engine.programs.types import (
 from usdt.engine.programs.variables import MapVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from usdt.base.errors import LanguageError
     from usdt.engine.programs.definitions import Definitions
@@ -140,6 +140,8 @@ class ProgramState:
         outlive: by probe and name, where the variables are first assigned that are used behind
             the block in which they are made.
         changes: how often a type has become known, or wider.
+        asked_for: what the check of a probe has asked for since this was cleared: the names of
+            maps. Its own variables change under the index of the probe.
         waiting: whether a statement of the probe was left out for a type that is not known yet.
         guessing: whether such types are taken for int64, because no pass finds more.
         at_end: whether the probe ``end`` is checked.
@@ -184,6 +186,8 @@ class ProgramState:
         self.variables: dict[tuple[int, int], Type] = {}
         self.outlive: dict[tuple[int, str], int] = {}
         self.changes = 0
+        self.asked_for: set[str | int] = set()
+        self._changed: dict[str | int, int] = {}  # to the number of the last change
         self.waiting = False
         self.guessing = False
         self.final = False
@@ -231,6 +235,7 @@ class ProgramState:
     def map(self, name: str, start: int) -> MapState:
         """Return a map by its name."""
         self._used.add(name)
+        self.asked_for.add(name)
         if name not in self.maps:
             self.maps[name] = MapState(MapVariable(len(self.maps), name), start)
             self.maps[name].whole = name in self._whole
@@ -248,31 +253,42 @@ class ProgramState:
             how = "with keys" if found.keyed else "without keys"
             raise self.error(start, f"{name} is used {how} elsewhere in the program")
         found.keyed = keyed
-        found.key = self._widened(found.key, key, start, f"the keys of {name}")
+        found.key = self._widened(found.key, key, start, f"the keys of {name}", name)
         return found.key
 
     def widen_value(self, found: MapState, value: Type, start: int) -> Type:
         """Add a type to those of a map's values; return the type of all."""
-        found.value = self._widened(
-            found.value, value, start, f"the values of {found.variable.name}"
-        )
+        name = found.variable.name
+        found.value = self._widened(found.value, value, start, f"the values of {name}", name)
         return found.value
 
     def widen_variable(self, where: tuple[int, int], name: str, value: Type, start: int) -> Type:
         """Add a type to those of a variable; return the type of all."""
-        known = self._widened(self.variables.get(where), value, start, name)
+        known = self._widened(self.variables.get(where), value, start, name, where[0])
         self.variables[where] = known
         return known
 
-    def _widened(self, known: Type | None, type_: Type, start: int, what: str) -> Type:
+    def changed(self, what: str | int) -> None:
+        """Note that something else is known now of a map, or of the variables of a probe."""
+        self.changes += 1
+        self._changed[what] = self.changes
+
+    def changed_since(self, changes: int, names: Iterable[str | int]) -> bool:
+        """Return whether a map, or the variables of a probe, changed after so many changes."""
+        return any(self._changed.get(name, 0) > changes for name in names)
+
+    def _widened(
+        self, known: Type | None, type_: Type, start: int, what: str, key: str | int
+    ) -> Type:
         if known is None:
-            self.changes += 1
+            self.changed(key)
             return type_
         both = joined(known, type_)
         if both is None:
             reason = f"{what}: {spelled(known)} elsewhere, here {spelled(type_)}"
             raise self.error(start, reason)
-        self.changes += both != known
+        if both != known:
+            self.changed(key)
         return both
 
     def common(self, one: Type, two: Type) -> Type | None:

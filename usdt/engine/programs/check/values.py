@@ -280,7 +280,7 @@ class ValueChecker:
         found = self.ended.get(name)
         if found is not None:
             self.state.outlive[self.site.index, name] = self.made_at[found.number]
-            self.state.changes += 1
+            self.state.changed(self.site.index)
         return found
 
     def signed(self, node: Node, type_: Type) -> Node:
