@@ -28,7 +28,7 @@ __all__ = ("Cgroup", "Hierarchy", "cgroup_path", "mounted_hierarchy")
 _ROOT_ID = 1
 _MAX_CGROUPS = 1 << 17
 _MAX_DEPTH = 64
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = r"\\([0-7]{3})"
 
 
 @frozen
@@ -150,7 +150,7 @@ def mounted_hierarchy() -> Hierarchy:
         words = mounted.split(" ")
         if kind == "cgroup2" and len(words) > 4:
             with contextlib.suppress(OSError):
-                mount = _OCTAL.sub(lambda match: chr(int(match[1], 8)), words[4])
+                mount = re.sub(_OCTAL, lambda match: chr(int(match[1], 8)), words[4])
                 return Hierarchy(mount, hybrid=old)
     only = "only cgroups of version 1 are mounted" if old else "none is mounted"
     raise TargetError(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ContainerNames",)
 
-_ID = re.compile(r"[0-9a-f]{64}")
+_ID = r"[0-9a-f]{64}"
 _SHORT = 12  # digits of an ID without a name, as docker(1) and podman(1) show it
 _AGAIN = 1.0  # seconds until files are read again for a name that is not known yet
 _TRIES = 5
@@ -138,12 +138,12 @@ class ContainerNames:
         for name in self._names("var/log/containers"):
             rest, dash, identity = name.removesuffix(".log").rpartition("-")
             parts = rest.split("_", 2)
-            if dash and _ID.fullmatch(identity) and len(parts) == 3 and all(parts):
+            if dash and re.fullmatch(_ID, identity) and len(parts) == 3 and all(parts):
                 self._containers[identity] = _Names(parts[2], f"{parts[1]}/{parts[0]}")
 
     def _read_docker(self, identity: str) -> None:
         for one in (identity, *self._names("var/lib/docker/containers")):
-            if _ID.fullmatch(one) and one not in self._containers:
+            if re.fullmatch(_ID, one) and one not in self._containers:
                 found = self._json(f"var/lib/docker/containers/{one}/config.v2.json")
                 name = found.get("Name") if isinstance(found, dict) else None
                 self._name(one, name.removeprefix("/") if isinstance(name, str) else None)
@@ -161,7 +161,7 @@ class ContainerNames:
 
     def _name(self, identity: Any, name: Any) -> None:
         usable = isinstance(name, str) and 0 < len(name) <= 255
-        if usable and isinstance(identity, str) and _ID.fullmatch(identity):
+        if usable and isinstance(identity, str) and re.fullmatch(_ID, identity):
             self._containers.setdefault(identity, _Names(name))
 
     def _names(self, directory: str) -> list[str]:

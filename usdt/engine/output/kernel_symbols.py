@@ -20,7 +20,7 @@ __all__ = ("KALLSYMS", "KernelSymbols", "address_of")
 
 KALLSYMS = "/proc/kallsyms"
 _BUILD_ID = b"0 # "  # begins a line of to_bytes() that no reader takes for a symbol
-_HEXADECIMAL = re.compile(rb"[0-9a-f]{2,128}")
+_HEXADECIMAL = rb"[0-9a-f]{2,128}"
 _KERNEL = "[kernel]"
 _NAMED = frozenset(b"tTwWdDbBrRvV")  # types of code and data symbols, as in nm(1)
 # Maximum bytes from a symbol to an address that is still part of it: the file has no sizes, and
@@ -174,7 +174,7 @@ def _build_ids(data: bytes) -> dict[str, str]:
     at = data.find(b"\n" + _BUILD_ID)
     for line in data[at + 1 :].split(b"\n", _MAX_LINES) if at >= 0 else ():
         build_id, _, module = line.removeprefix(_BUILD_ID).partition(b"\t")
-        if line.startswith(_BUILD_ID) and _HEXADECIMAL.fullmatch(build_id):
+        if line.startswith(_BUILD_ID) and re.fullmatch(_HEXADECIMAL, build_id):
             found[_module_name(module)] = build_id.decode()
     return found
 

@@ -59,8 +59,8 @@ _LOCKS = (
 )
 _OF_PROGRAMS = ("uprobe", "uretprobe", "usdt")
 _WITH_REGISTERS = ("kprobe", "kretprobe")
-_LINE = re.compile(r"^([^:]+)@([^@:]+:[0-9]+)$")
-_UNKNOWN = re.compile("(?:unknown name ')?([^':]*)")  # an error of a name, or of args
+_LINE = r"^([^:]+)@([^@:]+:[0-9]+)$"
+_UNKNOWN = "(?:unknown name ')?([^':]*)"  # an error of a name, or of args
 _PARAMETER = re.compile(r"\$(\d+)")
 _ARGUMENT = re.compile(r"arg\d|args")
 _ARGS = tree.Identifier("args", 0, 0)
@@ -134,7 +134,7 @@ def _of_engine(kind: str, rest: str) -> str:
     if kind == "usdt":  # an empty part is any
         rest = ":".join(part or "*" for part in rest.split(":"))
     elif kind == "uprobe":  # FILE@SOURCE:LINE
-        rest = _LINE.sub(r"\1:\2", rest)
+        rest = re.sub(_LINE, r"\1:\2", rest)
     elif kind == "rawtracepoint":  # without the module
         rest = rest.rpartition(":")[2]
     return f"{names.get(kind, kind)}:{rest}"
@@ -165,7 +165,7 @@ def placed_error(request: ProbeRequest, err: LanguageError, source: Source) -> L
         err: the error: a name is unknown, or what has it is no value.
         source: the text of the program.
     """
-    name = _UNKNOWN.match(err.reason)
+    name = re.match(_UNKNOWN, err.reason)
     for node in _nodes(request.probe):
         known = _argument_of(node)
         if name is not None and known == name[1] and isinstance(node, tree.Expression):

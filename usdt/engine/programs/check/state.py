@@ -35,7 +35,7 @@ __all__ = ("MapState", "ProgramState", "TypeNotKnownError", "joined")
 
 _MOST_ENTRIES = 1 << 26
 _OF_WHOLE_MAPS = ("delete", "len")
-_OPTION = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
+_OPTION = r"(?s)--([A-Za-z_][\w.-]*)(?:=(.*))?"
 
 #: Kinds of maps that can be declared.
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
@@ -173,8 +173,8 @@ class ProgramState:
         self.settings = settings
         self.source = source
         self.text = source.text
-        self.arguments = tuple(word for word in arguments if not _OPTION.fullmatch(word))
-        found = [match for word in arguments if (match := _OPTION.fullmatch(word))]
+        self.arguments = tuple(word for word in arguments if not re.fullmatch(_OPTION, word))
+        found = [match for word in arguments if (match := re.fullmatch(_OPTION, word))]
         self.options: dict[str, str | None] = {match[1]: match[2] for match in found}
         self.asked: set[str] = set()
         self.max_string = max_string

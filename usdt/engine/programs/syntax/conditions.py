@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("condition_holds",)
 
-_DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
+_DEFINED = r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))"
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "||": lambda left, right: left or right,
     "&&": lambda left, right: left and right,
@@ -51,7 +51,7 @@ def condition_holds(source: Source, start: int, text: str, defines: Mapping[str,
     def defined(found: re.Match[str]) -> str:
         return str(int((found[1] or found[2]) in defines))
 
-    condition = Source(_DEFINED.sub(defined, text), source.name)
+    condition = Source(re.sub(_DEFINED, defined, text), source.name)
     parser = ExpressionParser(condition, condition.text, defines)
     try:
         parser.load(0)

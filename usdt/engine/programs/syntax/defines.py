@@ -20,7 +20,7 @@ __all__ = ("Define", "expand", "read_define")
 _MAX_TOKENS = 200_000  # of one part of a program, when all names are replaced
 _MAX_NESTED = 50  # names that are replaced in the text of one another
 
-_FORM = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\((?P<parameters>[^()]*)\))?(?P<text>.*)", re.DOTALL)
+_FORM = r"(?s)(?P<name>[A-Za-z_]\w*)(?:\((?P<parameters>[^()]*)\))?(?P<text>.*)"
 
 
 @frozen
@@ -42,7 +42,7 @@ def read_define(source: Source, start: int, rest: str) -> Define:
     Raises:
         ProgramError: there is no name, or a parameter is not one.
     """
-    found = _FORM.fullmatch(rest)
+    found = re.fullmatch(_FORM, rest)
     if found is None:
         raise source.error(start, f"#define needs a name, found {quotable(rest)}")
     text = found["text"].strip()

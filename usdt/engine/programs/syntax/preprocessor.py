@@ -34,14 +34,15 @@ _PIECES = re.compile(
     r"|(?P<directive>^[ \t]*+\#(?:[^\n\\]++|\\(?:\n|.))*+)",
     re.DOTALL | re.MULTILINE,
 )
-_DIRECTIVE = re.compile(r"\s*#\s*(?P<word>\w*)(?P<rest>.*)", re.DOTALL)
-_INCLUDE = re.compile(r'\s*(?:<(?P<system>[^>\n]+)>|"(?P<local>[^"\n]+)")\s*')
-_HEADER_CONSTANT = re.compile(
-    r"^[ \t]*\#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+\(?(-?(?:0[xX][0-9A-Fa-f]+|[0-9]+)[uUlL]*)\)?"
-    r"[ \t]*(?:/[/*][^\n]*)?$",
-    re.MULTILINE,
+# Patterns of directives, which re compiles when a program has one.
+_DIRECTIVE = r"(?s)\s*#\s*(?P<word>\w*)(?P<rest>.*)"
+_INCLUDE = r'\s*(?:<(?P<system>[^>\n]+)>|"(?P<local>[^"\n]+)")\s*'
+_HEADER_CONSTANT = (
+    r"(?m)^[ \t]*\#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+"
+    r"\(?(-?(?:0[xX][0-9A-Fa-f]+|[0-9]+)[uUlL]*)\)?"
+    r"[ \t]*(?:/[/*][^\n]*)?$"
 )
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|$)", re.DOTALL)
+_COMMENT = r"(?s)//[^\n]*|/\*.*?(?:\*/|$)"
 
 _CONDITIONS = frozenset(("if", "ifdef", "ifndef", "elif", "else", "endif"))
 _WORDS = _CONDITIONS | {"define", "undef", "include", "error", "pragma", "line", "warning"}
@@ -144,12 +145,12 @@ class _Preprocessor:
         self.at = end
 
     def _directive(self, text: str, start: int) -> None:
-        found = _DIRECTIVE.fullmatch(text)
+        found = re.fullmatch(_DIRECTIVE, text)
         if found is None or text.startswith("#!"):
             return
         start += text.index("#")
         word = found["word"]
-        rest = _COMMENT.sub(" ", found["rest"].replace("\\\n", " ")).strip()
+        rest = re.sub(_COMMENT, " ", found["rest"].replace("\\\n", " ")).strip()
         if word in _CONDITIONS:
             self._condition(word, rest, start)
         elif not self._active:
@@ -197,7 +198,7 @@ class _Preprocessor:
         return (rest in self.defines) == (word == "ifdef")
 
     def _include(self, rest: str, start: int) -> None:
-        found = _INCLUDE.fullmatch(rest)
+        found = re.fullmatch(_INCLUDE, rest)
         if found is None:
             reason = f'#include needs <FILE> or "FILE", found {quotable(rest)}'
             raise self.source.error(start, reason)
@@ -206,5 +207,5 @@ class _Preprocessor:
     def include(self, path: str) -> None:
         """Take the constants of a header."""
         header = self.read_header(path)
-        for name, value in _HEADER_CONSTANT.findall(header or ""):
+        for name, value in re.findall(_HEADER_CONSTANT, header or ""):
             self.defines.setdefault(name, Define(name, None, value))
