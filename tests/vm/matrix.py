@@ -306,7 +306,7 @@ QUICK: tuple[str, ...] = tuple(
         "test_manager_command.py::test_the_command_leaves_nothing_behind[2]",
         "test_memory_live.py::test_strings[15 bytes]",
         "test_memory_live.py::test_buffers_of_a_length_in_an_argument",
-        "test_memory_live.py::test_strings_compared",
+        "test_memory_live.py::test_strings_compared[some of each kind]",
         "test_memory_live.py::test_what_no_page_holds_yet_is_read",
         "test_session_live.py::test_nothing_is_lost_where_there_is_room",
         "test_percentiles_live.py::test_percentiles_are_those_of_the_values[signed-stats]",
