@@ -42,6 +42,15 @@ NOIPA void spend(long ns)
     while (now() < end)
         ;
 }
+/* One place of each probe: the kernel takes seconds to verify a program of 16 ways to read them. */
+NOIPA void begin_span(const char *name, long id)
+{
+    STAP_PROBE2(span, begin, name, id);
+}
+NOIPA void end_span(long id)
+{
+    STAP_PROBE1(span, end, id);
+}
 /* A function with a string that it overwrites, and a result. */
 NOIPA int work(char *name, int id, long ns)
 {
@@ -54,43 +63,43 @@ NOIPA int work(char *name, int id, long ns)
 /* The same as a pair of probes. */
 NOIPA void pair(char *name, int id, long ns)
 {
-    STAP_PROBE2(span, begin, name, id);
+    begin_span(name, id);
     long began = now();
     spend(ns);
     long lasted = now() - began;
     name[0] = '!';
-    STAP_PROBE1(span, end, id);
+    end_span(id);
     printf("{\"id\": %d, \"ns\": %ld}\n", id, lasted);
 }
 NOIPA int nest(int depth, long ns)
 {
-    STAP_PROBE2(span, begin, "nest", depth);
+    begin_span("nest", depth);
     long began = now();
     spend(ns);
     if (depth)
         nest(depth - 1, ns);
     spend(ns);
     long lasted = now() - began;
-    STAP_PROBE1(span, end, depth);
+    end_span(depth);
     printf("{\"id\": %d, \"ns\": %ld}\n", depth, lasted);
     return depth;
 }
 static jmp_buf away;
 NOIPA void jump(int id)
 {
-    STAP_PROBE2(span, begin, "jump", id);
+    begin_span("jump", id);
     spend(1000);
     if (id % 2)
         longjmp(away, 1);
-    STAP_PROBE1(span, end, id);
+    end_span(id);
 }
 NOIPA void jumps(int rounds)
 {
-    STAP_PROBE2(span, begin, "jumps", -1);
+    begin_span("jumps", -1);
     for (volatile int id = 0; id < rounds; id++)
         if (!setjmp(away))
             jump(id);
-    STAP_PROBE1(span, end, -1);
+    end_span(-1);
 }
 /* Helpers fire the probes, from frames that differ. */
 NOIPA void helper_begin(int id)
@@ -115,10 +124,10 @@ NOIPA void helped(int depth)
 NOIPA void tight(long rounds, long slow, long ns)
 {
     for (long id = 0; id < rounds; id++) {
-        STAP_PROBE2(span, begin, "tight", id);
+        begin_span("tight", id);
         if (slow && id % (rounds / slow) == 0)
             spend(ns);
-        STAP_PROBE1(span, end, id);
+        end_span(id);
     }
 }
 struct job { int id, state; };
@@ -133,7 +142,7 @@ NOIPA void release(struct job *job)
 static void *other(void *id)
 {
     spend(2000000);
-    STAP_PROBE1(span, end, (long)id);
+    end_span((long)id);
     return 0;
 }
 /* Calls that are in progress at a time, one in each thread. */
@@ -164,28 +173,28 @@ static void *collide(void *unused)
 {
     begun = ((gettid() ^ getpid()) & 2047) == 0;
     if (begun) {
-        STAP_PROBE2(span, begin, "outer", 2);
-        STAP_PROBE2(span, begin, "inner", 3);
+        begin_span("outer", 2);
+        begin_span("inner", 3);
     }
     sem_post(&ready);
     if (begun) {
         sem_wait(&go);
-        STAP_PROBE1(span, end, 3);
-        STAP_PROBE1(span, end, 2);
+        end_span(3);
+        end_span(2);
     }
     return unused;
 }
 static void collisions(void)
 {
     pthread_t thread;
-    STAP_PROBE2(span, begin, "main", 1);
+    begin_span("main", 1);
     do {
         pthread_create(&thread, 0, collide, 0);
         sem_wait(&ready);
         if (!begun)
             pthread_join(thread, 0);
     } while (!begun);
-    STAP_PROBE1(span, end, 1);
+    end_span(1);
     sem_post(&go);
     pthread_join(thread, 0);
 }
@@ -203,12 +212,12 @@ int main(int argc, char **argv)
         else if (!strcmp(what, "spins"))
             pair(name, id, 1000 + id % 50 * ns);
         else if (!strcmp(what, "hang") || !strcmp(what, "many")) {
-            STAP_PROBE2(span, begin, name, id);
+            begin_span(name, id);
         }
         else if (!strcmp(what, "interleaved")) {
-            STAP_PROBE2(span, begin, name, id);
+            begin_span(name, id);
             if (id > 1)
-                STAP_PROBE1(span, end, id - 1);
+                end_span(id - 1);
         }
         else if (!strcmp(what, "jobs")) {
             struct job job = {id};
@@ -217,7 +226,7 @@ int main(int argc, char **argv)
         }
         else if (!strcmp(what, "threads")) {
             pthread_t thread;
-            STAP_PROBE2(span, begin, name, id);
+            begin_span(name, id);
             pthread_create(&thread, 0, other, (void *)id);
             pthread_join(thread, 0);
         }
@@ -287,7 +296,9 @@ int main()
 
 def span_program(folder: Path) -> Path:
     """Compile the program: ``PROGRAM work|pair|nest|… [ROUNDS [NANOSECONDS]]``."""
-    return compiled(folder, _SOURCE, "-O2", "-g", "-pthread", name="spans")
+    # Both probes of a pair are in frames at one address, which jumps instead of calls would move.
+    options = ("-O2", "-g", "-pthread", "-fno-optimize-sibling-calls")
+    return compiled(folder, _SOURCE, *options, name="spans")
 
 
 def measured(done: subprocess.CompletedProcess[str]) -> tuple[dict[int, int], list[dict[str, Any]]]:
