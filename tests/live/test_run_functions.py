@@ -347,6 +347,19 @@ def test_system_calls_have_names(run: Run) -> None:
     assert "@[exit_group]: 1\n" in printed
 
 
+def test_settings_that_bpftrace_has_dropped_change_nothing(run: Run) -> None:
+    settings = "unstable_map_decl = enable; unstable_addr = warn; BPFTRACE_UNSTABLE_TSERIES=enable"
+    assert run(f"config = {{ {settings} }} BEGIN {{ print(1); exit(); }}") == "1\n"
+
+
+def test_keys_that_are_long(run: Run) -> None:
+    text = 'BEGIN { @m[str(kptr(0))] = 1; print(@m[""]); clear(@m); exit(); }'
+    try:
+        assert run(text) == "1\n"
+    except ProgramError as err:
+        assert "the keys of @m have 1032 bytes, this kernel takes 512" in str(err)  # noqa: PT017
+
+
 def test_programs_import_others(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

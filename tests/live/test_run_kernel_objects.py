@@ -64,7 +64,8 @@ def test_paths_of_files(run: Run, tmp_path: Path) -> None:
     known = tmp_path / "known"
     known.write_text("")
     text = (
-        f'fentry:security_file_open /pid == cpid && path(args.file.f_path) == "{known}"/ {{'
+        "config = { max_strlen = 400 }"
+        f' fentry:security_file_open /pid == cpid && path(args.file.f_path) == "{known}"/ {{'
         " @m[path(args.file.f_path)] = path(args.file.f_path, 3);"
         f' $cut = @m["{known}"]; print((has_key(@m, "{known}"), $cut == "wn" || $cut == "",'
         " strlen(path(args.file.f_path)))); clear(@m); exit(); }"

@@ -31,6 +31,9 @@ def run(text: str, *words: str) -> list[str]:
 _NAMES = {
     "BEGIN": "begin",
     "i:ms:10": "interval:ms:10",
+    "interval:10000000": "interval:us:10000",
+    "interval:us:1_0000": "interval:us:10000",
+    "profile:hz:1e2": "profile:hz:100",
     "p:hz:99": "profile:hz:99",
     "t:sched:sched_swit*": "tracepoint:sched:sched_switch",
     "rt:sched_swit*": "rawtracepoint:sched_switch",

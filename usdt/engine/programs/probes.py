@@ -59,6 +59,9 @@ _LOCKS = (
 )
 _OF_PROGRAMS = ("uprobe", "uretprobe", "usdt")
 _WITH_REGISTERS = ("kprobe", "kretprobe")
+_TIMERS = ("interval", "profile")
+_COUNTED = (*_TIMERS, "software", "hardware")
+_COUNT = r"[0-9](?:_?[0-9])*(?:e[0-9])?"  # 1000, 1_000 or 1e3
 _LINE = r"^([^:]+)@([^@:]+:[0-9]+)$"
 _UNKNOWN = "(?:unknown name ')?([^':]*)"  # an error of a name, or of args
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -115,6 +118,11 @@ def _request(
         if text != OWN_SIGNAL:
             raise source.error(point.start, f"expected {OWN_SIGNAL}, the only one: found {text!r}")
         return ProbeRequest(index, probe, text, kind, None)
+    if kind in _COUNTED:
+        rest = _counted(kind, rest)
+        text = f"{word}:{rest}"
+    if kind in ("fentry", "fexit") and rest.startswith("bpf:"):
+        raise source.error(point.start, f"{text}: programs of BPF are no attach points here yet")
     if kind == "kretprobe" and rest in _LOCKS:
         reason = f"{kind}:{rest} can't be used as it might lock up your system"
         raise source.error(point.start, f"{reason}: kretprobes take this lock")
@@ -138,6 +146,18 @@ def _of_engine(kind: str, rest: str) -> str:
     elif kind == "rawtracepoint":  # without the module
         rest = rest.rpartition(":")[2]
     return f"{names.get(kind, kind)}:{rest}"
+
+
+def _counted(kind: str, rest: str) -> str:
+    # What stands behind the kind, with its last number in digits. Alone it is nanoseconds, of
+    # which the engine knows microseconds.
+    before, _, last = rest.rpartition(":")
+    if not re.fullmatch(_COUNT, last):
+        return rest
+    number = int(float(last)) if "e" in last else int(last)
+    if before or kind not in _TIMERS:
+        return f"{before}:{number}" if before else rest
+    return f"us:{number // 1000}"
 
 
 def _with_items(request: ProbeText, probe: Probe, kind: str, defined: set[str]) -> ProbeText:

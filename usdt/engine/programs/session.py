@@ -7,10 +7,11 @@ later, use the maps as they are.
 
 from __future__ import annotations
 
+import errno
 import struct
 from typing import TYPE_CHECKING, Any
 
-from usdt.base.errors import LanguageError, TracingError
+from usdt.base.errors import LanguageError, SyscallError, TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
@@ -53,6 +54,7 @@ OWN_SIGNAL = "self:signal:SIGUSR1"
 _BUCKETED = (Aggregate.HIST, Aggregate.LHIST)
 _BUCKETS_PER_KEY = 8  # entries for each key of a histogram
 _MOST_INTERVALS = 1 << 16  # entries of a map of tseries() that is not declared with a size
+_OLD_KEYS = 512  # bytes of a key at most in kernels such as 5.10: MAX_BPF_STACK
 _STACKS = 1 << 14  # most different stacks
 _NUMBER = struct.Struct("=I")
 
@@ -297,7 +299,16 @@ class ProgramSession(RingBufferSession):
 
     def _make_maps(self) -> None:
         for found in self.state.maps.values():
-            self._add_map(map_name(found.variable), self._spec(found))
+            spec = self._spec(found)
+            try:
+                self._add_map(map_name(found.variable), spec)
+            except SyscallError as err:
+                if err.errno != errno.E2BIG or spec.key_size <= _OLD_KEYS:
+                    raise
+                name, size = found.variable.name, spec.key_size
+                reason = f"the keys of {name} have {size} bytes, this kernel takes {_OLD_KEYS}"
+                hint = "set max_strlen, or shorten strings by str(…, 100)"
+                raise self.state.error(found.start, f"{reason}: {hint}") from err
         for frames in self.state.stacks:
             spec = MapSpec(MapType.STACK_TRACE, 4, 8 * frames, _STACKS, "stacks")
             self._add_map(stacks_name(frames), spec)

@@ -31,7 +31,6 @@ _LIMITS = {
     "print_maps_on_exit": 1,
     "max_cat_bytes": 1 << 30,
 }
-_TRAILER = ".."
 _WORDS = {
     "license": (  # those of which the kernel lets a program call all functions
         *("GPL", "GPL v2", "GPL and additional rights"),
@@ -43,6 +42,8 @@ _WORDS = {
 _TRAILER = "str_trunc_trailer"
 # How settings that are not given are shown
 _SHOWN = {"license": "GPL", "missing_probes": "error", "stack_mode": "bpftrace"}
+# Settings of bpftrace that have no effect there any more
+_FORMER = ("addr", "macro", "map_decl", "tseries", "typeinfo")
 # Settings of bpftrace that change nothing here, and their defaults there
 _OTHERS: dict[str, int | bool | str] = {
     "cache_user_symbols": "PER_PROGRAM",
@@ -108,7 +109,7 @@ def settings_of(program: Program, source: Source) -> Settings:
             words[name] = _text(one)
         elif name in _OTHERS:
             others[name] = _any(one, others[name])
-        else:
+        elif name.removeprefix("unstable_") not in _FORMER:
             near = closest(name, [*_DEFAULTS, *words, *_OTHERS])
             hint = f"; did you mean {near}?" if near else ""
             raise source.error(one.start, f"unknown setting {one.name!r}{hint}")
