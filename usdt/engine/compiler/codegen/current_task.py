@@ -34,6 +34,8 @@ def emit_comm(asm: Assembler, base: Reg, offset: int) -> None:
     """
     comm = comm_offset()
     if comm is None:
+        for part in range(0, _SIZE, 8):  # kernels such as 6.1 put nothing behind the NUL
+            asm.store(base, offset + part, 0)
         asm.mov(R1, base)
         asm.add(R1, offset)
         asm.mov(R2, _SIZE)

@@ -310,6 +310,7 @@ class ValueEmitter:
             case ReadText() | Read():
                 self._read(value, place, fill=fill)
             case Comm():
+                self.zero(place, 16)  # kernels such as 6.1 put nothing behind the NUL
                 asm.mov(R1, base)
                 asm.add(R1, offset)
                 asm.mov(R2, 16)
