@@ -130,17 +130,17 @@ _BODIES = {
     "buffers of arrays": (
         (
             "$a = (uint8[4])0x41424344; print((buf($a), buf($a, 2), buf((uint16[2])0x41424344)));"
-            ' $s = "abc"; print((buf($s), buf($s, 2)));'
+            ' $s = "abc"; print((buf($s), buf($s, 2), buf("a\\0b", 3)));'
         ),
-        "(DCBA, DC, DCBA)\n(abc, ab)\n",
+        "(DCBA, DC, DCBA)\n(abc, ab, a\\x00b)\n",
     ),
     "addresses": (
         (
             "$p = (struct list_head *)5000; $t = container_of($p, struct task_struct, tasks.next);"
             " $o = offsetof(struct task_struct, tasks.next);"
-            " print(((uint64)$t + $o, is_err(-5), is_err(5)));"
+            " print(((uint64)$t + $o, is_err(-5), is_err(5), ksym(0), usym(0), ksym(1)));"
         ),
-        "(5000, true, false)\n",
+        "(5000, true, false, 0, 0, 0x1)\n",
     ),
     "stacks": ("print((len(kstack) > 0, len(kstack(1))));", "(true, 1)\n"),
     "the addresses of a map and a key": (

@@ -70,11 +70,11 @@ class LiveSymbols:
 
     def kernel(self, address: int) -> str:
         """Return the function or variable of the kernel that an address is in, for ksym()."""
-        return self._kernel_symbols().frame(address).symbol or f"{address:#x}"
+        return self._kernel_symbols().frame(address).symbol or _digits(address)
 
     def user(self, address: int, pid: int) -> str:
         """Return the function or variable of a process that an address is in, for usym()."""
-        return self._user_symbols().frame(pid, address).symbol or f"{address:#x}"
+        return self._user_symbols().frame(pid, address).symbol or _digits(address)
 
     def stack(self, type_: StackType, number: int, pid: int) -> Sequence[str]:
         """Return the frames of a stack; none if the kernel recorded none."""
@@ -151,6 +151,10 @@ def time_text(nanoseconds: int, form: str) -> str:
     """Return a time since 1970 in the form of strftime(); ``%f`` is microseconds."""
     seconds, rest = divmod(nanoseconds, _SECOND)
     return time.strftime(form.replace("%f", f"{rest // 1000:06d}"), time.localtime(seconds))
+
+
+def _digits(address: int) -> str:
+    return f"{address:#x}" if address else "0"  # as bpftrace does
 
 
 def _named(frame: Frame, address: int) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import Number
 from usdt.engine.programs.check.nodes import constant, wide
+from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import (
     CompareBytes,
     Element,
@@ -37,7 +38,6 @@ from usdt.engine.programs.types import (
 )
 
 if TYPE_CHECKING:
-    from usdt.engine.programs.syntax import tree
     from usdt.engine.programs.typed import Bytes, Value
 from usdt.engine.programs.check.functions.arguments import FunctionChecker
 
@@ -83,6 +83,8 @@ class TextFunctions(FunctionChecker):
     def _call_buf(self, node: tree.Call) -> Value:
         first, *rest = self.arguments(node, 1, 2)
         value = self.value(first)
+        if isinstance(first, tree.String):  # with what is behind a NUL
+            value = Text(first.value, StringType(len(first.value) + 1))
         size, length = self.state.max_string, None
         if rest:
             length = self.number(rest[0], "the length of buf()")
