@@ -7,6 +7,7 @@ this Python has: the guest's pytest is the host's.
 
 from __future__ import annotations
 
+import compileall
 import functools
 import importlib.metadata
 import io
@@ -46,7 +47,8 @@ _COMMAND = "#!/{venv}/bin/python3\nfrom {name}.cli import main\n\nmain()\n"
 
 def job(cell: Cell, python: str, words: Sequence[str], *, shell: bool = False) -> bytes:
     """The archive: pytest with these words, or a shell. ``python`` is the guest's, "3.11"."""
-    tree = {**dict(_checkout()), **dict(_environment(python)), **_bytecode(python)}
+    compiled = _bytecode(python)
+    tree = {**dict(_checkout()), **dict(_environment(python)), **compiled}
     tree.update({**dict(_testbins(cell.cpu)), **dict(_guest())})
     tree["job.json"] = file(json.dumps({"pytest": list(words)}))
     tree["etc/sysctl.conf"] = file("".join(f"{line}\n" for line in CPUS[cell.cpu].settings))
@@ -66,8 +68,11 @@ def _guest() -> Iterator[tuple[str, Entry]]:
 
 @functools.cache
 def _bytecode(python: str) -> dict[str, Entry]:
-    # Those of the host's version lie beside the sources, and the tests are compiled by pytest.
+    # Those of the host's version lie beside the sources, unless an environment variable keeps
+    # Python from writing them. Tests are compiled by pytest.
     if python == "{}.{}".format(*sys.version_info):
+        for name in ("kprobe", "usdt", "tests/support"):
+            compileall.compile_dir(ROOT / name, quiet=2)
         return {}
     tree = {**dict(_checkout()), **dict(_environment(python))}
     return compile_sources({p: e for p, e in tree.items() if "/test_" not in p}, python)
