@@ -250,5 +250,5 @@ OF_FUNCTIONS = {
         r"^[\d:]{8} +\d+ +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +ESTABLISHED",
     ),
     # bpftrace shows the name of the function alone.
-    "xfsdist": (_XFS, r"^@us\[(?:xfs:)?xfs_file_\w+\]:\s*\n\["),
+    "xfsdist": (_XFS, r"^@us\[xfs_file_\w+\]:\s*\n\["),
 }

@@ -174,6 +174,9 @@ def site_of(
     if point is None:
         scope = Scope(text, probe, {}, 0)
         return Site(index, scope, probe, "", kind, kernel=True, defined=defined)
+    kernel = point.kernel_target is not None
+    # Of a function of a module, ``func`` is the name alone.
+    function = point.function.rpartition(":")[2] if kernel else point.function
     named = {one.name: one for one in point.arguments}
     numbers = [name for name in named if name.startswith("arg") and name[3:].isdigit()]
     scope = Scope(
@@ -181,7 +184,7 @@ def site_of(
         point.probe,
         named,
         max((int(name[3:]) + 1 for name in numbers), default=0),
-        point.function or point.probe,
+        function or point.probe,
         types=point.types,
         registers=point.registers,
     )
@@ -189,9 +192,9 @@ def site_of(
         index,
         scope,
         probe,
-        point.function,
+        function,
         kind,
-        kernel=point.kernel_target is not None,
+        kernel=kernel,
         returns=kind in ("kretprobe", "uretprobe", "fexit"),
         defined=defined,
     )
