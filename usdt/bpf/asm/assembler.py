@@ -13,6 +13,7 @@ The code refers to maps by name; :meth:`usdt.bpf.program.ProgramSpec.load` puts 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
@@ -73,6 +74,7 @@ class Assembler:
         self._insns: list[bytes] = []
         self._labels: dict[str, int] = {}
         self._jumps: dict[int, tuple[int, int, int, int, str]] = {}
+        self._exits: list[int] = []
         self._maps: dict[int, tuple[str, Reg]] = {}
         self._functions: dict[str, Callable[[Assembler], object]] = {}
         self._addresses: dict[int, tuple[str, Reg]] = {}
@@ -180,6 +182,7 @@ class Assembler:
 
     def exit(self) -> None:
         """Return r0."""
+        self._exits.append(len(self._insns))
         self._insns.append(encode(_EXIT))
 
     def emit_functions(self) -> None:
@@ -215,26 +218,28 @@ class Assembler:
         return Code(b"".join(insns), maps, functions)
 
     def _reachable(self) -> list[int]:
-        # Indices of the reachable instructions, in order.
+        # Indices of the reachable instructions, in order. Between two turns, which are jumps,
+        # exits, loads of a function's address and the end, all are reachable or none is.
+        turns = sorted([*self._jumps, *self._exits, *self._addresses])
+        turns.append(len(self._insns) - 1)
         found: set[int] = set()
         ahead = [0]
         while ahead:
             index = ahead.pop()
+            number = bisect_left(turns, index)
             while index < len(self._insns) and index not in found:
-                found.add(index)
-                jump = self._jumps.get(index)
-                if jump is not None:
-                    ahead.append(self._labels[jump[4]])
-                    if jump[0] == _GOTO:
+                turn = turns[number]
+                found.update(range(index, turn + 1))
+                index, number = turn + 1, number + 1
+                if turn in self._jumps:
+                    opcode, *_, label = self._jumps[turn]
+                    ahead.append(self._labels[label])
+                    if opcode == _GOTO:
                         break
-                elif self._insns[index][0] == _EXIT:
+                elif turn in self._addresses:
+                    ahead.append(self._labels[self._addresses[turn][0]])
+                else:
                     break
-                elif self._insns[index][0] == _LD_IMM64:
-                    if index in self._addresses:
-                        ahead.append(self._labels[self._addresses[index][0]])
-                    found.add(index + 1)
-                    index += 1
-                index += 1
         return sorted(found)
 
     def _wide(self, dst: Reg, src: int, value: int) -> None:

@@ -43,6 +43,10 @@ class ProbeBody:
     kernel: bool
     scratch: int
 
+    def __hash__(self) -> int:
+        # Hashing all statements would take longer than comparing the few bodies that are alike.
+        return hash((len(self.statements), self.kernel, self.scratch))
+
 
 def scratch_size(statements: Sequence[Statement], *, kernel: bool) -> int:
     """Return the bytes of scratch memory that statements need, rounded up to a power of two.
