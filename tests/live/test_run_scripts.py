@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from debian_scripts import AT_END, OF_FUNCTIONS, SCRIPTS
+from debian_scripts import AT_END, OF_FUNCTIONS, SCRIPTS, WHILE_IT_RUNS
 from patience import patient
 
 from usdt.base.errors import TracingError
@@ -115,9 +115,13 @@ def _saw(tools: list[_Run], load: str, pattern: str, *, name: str) -> None:
     if peers and not (peers[0].prints("^Attach") and peers[0].prints(r"\n")):
         print(f"{name}: not beside bpftrace: {peers.pop().text}")
     words, env = [sys.executable, "-c", load], {**os.environ, "PATH": _PATH}
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, env=env) as process:
-        assert process.wait(patient(60)) == 0
-    wanted = pattern.replace("{pid}", str(process.pid))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    with subprocess.Popen(words, env=env, **pipes) as process:
+        wanted = pattern.replace("{pid}", str(process.pid))
+        if name in WHILE_IT_RUNS:
+            assert all(run.prints(wanted) for run in (ours, *peers)), [run.text for run in tools]
+        process.communicate(timeout=patient(60))
+        assert process.returncode == 0
     for run in (ours, *peers):
         if name not in AT_END:
             assert run.prints(wanted), run.text

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ("AT_END", "OF_FUNCTIONS", "SCRIPTS")
+__all__ = ("AT_END", "OF_FUNCTIONS", "SCRIPTS", "WHILE_IT_RUNS")
 
+# A process that stays until its input is closed.
+_STAY = """
+import sys
+sys.stdin.read()
+"""
 # What a process does that is named by its PID below; the number of a system call is that of x86-64.
 _SLEEP = """
 import ctypes
@@ -99,12 +104,14 @@ SCRIPTS = {
     "bashreadline": (_SHELL, r"^[\d:]{8} +\d+ +echo one two$"),
     "gethostlatency": (_HOST, r"^[\d:]{8} +{pid} +\S+ +\d+ localhost$"),
     "threadsnoop": (_THREAD, r"^\d+ +{pid} +\S+ +\w+$"),
-    "sslsnoop": (_TLS, r"^\d+ +{pid} +\S+ +\d+ +1 SSL_do_handshake$"),
+    "sslsnoop": (f"{_TLS}{_STAY}", r"^\d+ +{pid} +\S+ +\d+ +1 SSL_do_handshake$"),
     "ssllatency": (_TLS, r"^@stat\[SSL_do_handshake\]: count [1-9]"),
     "bitesize": (_WRITE, r"^@\[\S+\]:\s*\n\["),
     "writeback": (_WRITE, r"^[\d:]{8} +\S+ +\d+ +sync +\d+\.\d{3}$"),
     "tcpdrop": (_DROP, r"^[\d:]{8} +{pid} +\S+ +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +ESTABLISHED"),
 }
+# bpftrace names the functions of processes that run, no others. The load stays until then.
+WHILE_IT_RUNS = ("sslsnoop",)
 AT_END = (
     *("cpuwalk", "runqlat", "syscount", "runqlen", "ssllatency", "bitesize"),
     *("tcpsynbl", "vfscount", "biolatency", "biostacks", "xfsdist"),
