@@ -58,12 +58,7 @@ def emit_path(emitter: ValueEmitter, what: PathText, place: Place, *, fill: bool
     asm.add(R2, whole.offset)
     asm.mov(R3, size)
     asm.call(Helper.D_PATH)
-    asm.mov(R1, place.base)
-    asm.add(R1, place.offset)
-    asm.mov(R2, size)
-    asm.mov(R3, whole.base)
-    asm.add(R3, whole.offset)
-    asm.call(Helper.PROBE_READ_KERNEL_STR)
+    _copy_text(asm, place, whole, size)
 
 
 def emit_text_length(emitter: ValueEmitter, what: TextLength) -> None:

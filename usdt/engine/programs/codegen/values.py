@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump
+from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
 from usdt.engine.compiler.codegen.model import COUNTERS, stack_flags
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT
@@ -310,11 +311,7 @@ class ValueEmitter:
             case ReadText() | Read():
                 self._read(value, place, fill=fill)
             case Comm():
-                self.zero(place, 16)  # kernels such as 6.1 put nothing behind the NUL
-                asm.mov(R1, base)
-                asm.add(R1, offset)
-                asm.mov(R2, 16)
-                asm.call(Helper.GET_CURRENT_COMM)
+                emit_comm(asm, base, offset)
             case VariableBytes() | Element():
                 self.copy(self.in_memory(value), place, size_of(value.type))
             case MapBytes(map=variable, key=key, type=kind):
