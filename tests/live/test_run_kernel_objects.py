@@ -42,7 +42,7 @@ for size in (10, 3000):
 def fentry() -> None:
     """Skip where the kernel's functions cannot be traced with their types."""
     if not features.have_fentry():
-        pytest.skip("this kernel has no fentry")
+        pytest.skip("this kernel lacks fentry")
 
 
 @pytest.mark.usefixtures("fentry")
@@ -78,7 +78,7 @@ def test_paths_of_files(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["kprobe", "kretprobe"])
 def test_registers_of_functions_of_the_kernel(run: Run, kind: str) -> None:
     if not features.have_kprobes():
-        pytest.skip("this kernel has no kprobes")
+        pytest.skip("this kernel lacks the kprobe PMU")
     text = f'{kind}:vfs_open /pid == cpid/ {{ print(reg("{_STACK_POINTER}") >> 63 == 1); exit(); }}'
     assert run(text, command="cat /dev/null") == "true\n"
 
