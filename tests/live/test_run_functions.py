@@ -250,6 +250,50 @@ def test_a_signal_to_the_thread(run: Run) -> None:
     assert run(text, unsafe=True, command=command) == ""
 
 
+_WRITTEN = """
+#include <stdio.h>
+__attribute__((noinline)) int work(char *text, int *number) {
+    __asm__ volatile("" ::: "memory"); puts(text); return printf("%d\\n", *number);
+}
+int main(void) { char text[8] = "abcdefg"; int number = 5; return work(text, &number) != 6; }
+"""
+
+
+def test_bytes_are_written_into_the_process(run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "work"
+    (tmp_path / "work.c").write_text(_WRITTEN)
+    command = ("gcc", "-O1", "-o", program, tmp_path / "work.c")
+    subprocess.run(command, check=True, capture_output=True)
+    writes = (
+        'write_user(arg0, "xyz", 3), write_user(arg1, &$n, sizeof($n)), write_user(0, "x", 1),'
+        ' write_user(arg0, "xyz", $m), write_user(arg0, "xyz", $m - 6),'
+        " write_user(arg0 + 5, $s, $m - 4)"
+    )
+    values = f'$n = (int32)12345; $m = 6; $s = "uvwxyz"; print(({writes})); exit();'
+    text = f"uprobe:{program}:work {{ {values} }}"
+    with pytest.raises(LanguageError, match=r"write_user\(\) changes the system: allow"):
+        run(text)
+    output = tmp_path / "printed"
+    shell = f"/bin/sh -c '{program} > {output}'"
+    assert run(text, unsafe=True, command=shell) == "(true, true, false, false, false, true)\n"
+    assert output.read_text() == "xyzdeuv\n12345\n"
+
+
+_NOT_WRITTEN = {
+    'write_user(1, "abc", 5);': "write_user.. writes 1 to 4 bytes here, not 5",
+    "write_user(1, 5, 1);": "takes bytes or their address: &.x of a variable, not int",
+    "$n = 1; write_user(1, &$n, 0);": "writes 1 to 1025 bytes here, not 0",
+    "$n = 1; write_user(1, &$n, pid);": "the length of what is at an address is a constant",
+    "write_user(1, 2);": "write_user.. takes 3 arguments, 2 given",
+}
+
+
+@pytest.mark.parametrize("text", _NOT_WRITTEN)
+def test_what_cannot_be_written_is_refused(run: Run, text: str) -> None:
+    with pytest.raises(LanguageError, match=_NOT_WRITTEN[text]):
+        run(f"BEGIN {{ {text} }}", unsafe=True)
+
+
 _C = """
 #include <stdint.h>
 uint32_t one = 1; static volatile uint8_t two = 2; uint64_t many[2] = {3, 4};

@@ -108,10 +108,11 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "task_pt_regs": ("task_pt_regs",),
     "uprobe_multi": ("uprobe_multi",),
     "uprobe_pmu": ("uprobe_pmu", "uprobe PMU"),
+    "user_writes": ("probe_write_user",),
     "vmlinux_btf": ("vmlinux", "BTF"),
 }
 
-_OLDEST = frozenset({"batch_operations", "ringbuf", "uprobe_pmu"})
+_OLDEST = frozenset({"batch_operations", "ringbuf", "uprobe_pmu", "user_writes"})
 _COOKIES_32 = _OLDEST | {
     *("ancestor_cgroups", "cookies", "fetching_atomics", "sleepable_uprobes"),
 }

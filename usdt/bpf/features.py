@@ -41,6 +41,7 @@ __all__ = (
     "have_task_pt_regs",
     "have_uprobe_multi",
     "have_uprobe_pmu",
+    "have_user_writes",
     "have_vmlinux_btf",
     "kprobe_session",
     "programs_are_preemptible",
@@ -170,6 +171,24 @@ def have_loops() -> bool:
     asm.mov(R3, 0)
     asm.mov(R4, 0)
     asm.call(Helper.LOOP)
+    asm.mov(R0, 0)
+    asm.exit()
+    return _loads(ProgramSpec(asm.assemble(), name="probe"))
+
+
+@functools.cache
+def have_user_writes() -> bool:
+    """bpf_probe_write_user(). Linux 4.8, commit 96ae52279594.
+
+    It needs CAP_SYS_ADMIN, and a kernel that is not locked down (commit 51e1bb9eeaf7).
+    """
+    asm = Assembler()
+    asm.store(R10, -8, 0)
+    asm.mov(R1, 0)
+    asm.mov(R2, R10)
+    asm.add(R2, -8)
+    asm.mov(R3, 1)
+    asm.call(Helper.PROBE_WRITE_USER)
     asm.mov(R0, 0)
     asm.exit()
     return _loads(ProgramSpec(asm.assemble(), name="probe"))

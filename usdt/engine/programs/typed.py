@@ -36,7 +36,7 @@ __all__ = (
     "Leave", "Loop", "LowBytes", "MakeTuple", "MapAddress", "MapBytes", "MapLength", "MapNumber",
     "Padded", "PathText", "Read", "ReadStatus", "ReadText", "Scalar", "SetMap", "SetVariable",
     "StackOf", "Statement", "Step", "Text", "TextLength", "UserSymbol", "Value", "VariableBytes",
-    "saved",
+    "WriteUser", "saved",
 )  # fmt: skip
 
 
@@ -205,24 +205,17 @@ class JoinSteps:
     result: Scalar
 
 
-Computation = (
-    MapNumber
-    | Increment
-    | HasKey
-    | Choose
-    | CallHelper
-    | CallWithObject
-    | CompareBytes
-    | ElementNumber
-    | AggregateNumber
-    | MapLength
-    | MapAddress
-    | TextLength
-    | FindText
-    | Delete
-    | ReadStatus
-    | JoinSteps
-)
+@frozen
+class WriteUser:
+    """1 if the first bytes of a value were written at an address of the process, else 0.
+
+    Nothing is written if there are fewer bytes, or if ``length`` is 0.
+    """
+
+    address: Scalar
+    value: Bytes
+    length: Scalar
+
 
 #: What is computed from maps and values in memory.
 Computed = (
@@ -235,6 +228,11 @@ Computed = (
     | FindText
     | Delete
     | ReadStatus
+    | WriteUser
+)
+
+Computation = (
+    MapNumber | Increment | HasKey | Choose | CallHelper | ElementNumber | JoinSteps | Computed
 )
 
 #: A variable and what is computed for it; a Bytes is put into memory, and its address is saved.

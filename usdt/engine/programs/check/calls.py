@@ -78,7 +78,6 @@ _REFUSED = {
     "dw_ustack": "programs follow frame pointers; usdt trace and count --unwind dwarf use tables",
     "override": "not written: few kernels have it (CONFIG_BPF_KPROBE_OVERRIDE)",
     "unwatch": "watchpoints here end with the program: guard the probe by a predicate",
-    "write_user": "not written yet: it changes memory of the process",
 }
 _JOINED, _JOINED_SIZE = 16, 256  # strings of join(), bytes of each
 
@@ -96,6 +95,7 @@ class CallChecker(
 
     def _call(self, node: tree.Call) -> Value:
         name = node.function
+        self._check_safe(node)
         if name in AGGREGATES:
             reason = f"{name}() stands alone on the right of a map: @x = {name}(…)"
             raise self.error(node, reason)
@@ -168,13 +168,17 @@ class CallChecker(
     def statement_of(self, node: tree.Call) -> tuple[Statement, ...] | None:
         """Return the statements of a call that is one by itself; None for other calls."""
         name = node.function
-        if name in _UNSAFE and not self.state.unsafe:
-            raise self.error(node, f"{name}() changes the system: allow it with --unsafe")
+        self._check_safe(node)
         if name in _PRINTING:
             return self._printf(node, _PRINTING[name])
         method: Callable[[tree.Call], tuple[Statement, ...]] | None
         method = getattr(self, f"_do_{name}", None) if name in STATEMENTS else None
         return None if method is None else method(node)
+
+    def _check_safe(self, node: tree.Call) -> None:
+        name = node.function
+        if name in _UNSAFE and not self.state.unsafe:
+            raise self.error(node, f"{name}() changes the system: allow it with --unsafe")
 
     def _printf(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
         first, *rest = self.arguments(node, 1, 64)

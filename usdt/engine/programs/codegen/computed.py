@@ -22,8 +22,9 @@ from usdt.engine.programs.typed import (
     ReadStatus,
     StackOf,
     TextLength,
+    WriteUser,
 )
-from usdt.engine.programs.types import Aggregate, size_of
+from usdt.engine.programs.types import Aggregate, bytes_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,8 @@ def emit_computed(
             _delete(emitter, what)
         case ReadStatus():
             _read_status(emitter, what)
+        case WriteUser():
+            _write_user(emitter, what)
         case _:
             assert_never(what)
     emitter.frame.release(mark)
@@ -203,6 +206,29 @@ def _read_status(emitter: ValueEmitter, what: ReadStatus) -> None:
     asm.store(R10, slot, 0)
     asm.mov(R3, R0)
     emitter.numbers.read_to(Helper.PROBE_READ_USER, R10, slot, 1, kernel=what.kernel)
+
+
+def _write_user(emitter: ValueEmitter, what: WriteUser) -> None:
+    asm = emitter.asm
+    no, done = asm.new_label("no"), asm.new_label("written")
+    emitter.number(what.address)
+    address = emitter.numbers.push()
+    place = emitter.in_memory(what.value)
+    emitter.number(what.length)
+    asm.mov(R3, R0)
+    asm.add(R3, -1)  # one comparison gives the verifier both bounds
+    asm.jump(Jump.GT, R3, bytes_of(what.value.type) - 1, no)
+    asm.add(R3, 1)
+    asm.load(R1, R10, address)
+    asm.mov(R2, place.base)
+    asm.add(R2, place.offset)
+    asm.call(Helper.PROBE_WRITE_USER)
+    asm.jump(Jump.NE, R0, 0, no)
+    asm.mov(R0, 1)
+    asm.goto(done)
+    asm.label(no)
+    asm.mov(R0, 0)
+    asm.label(done)
 
 
 def _map_length(emitter: ValueEmitter, what: MapLength) -> None:

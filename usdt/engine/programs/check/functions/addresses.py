@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Address, PerCpuAddress, Unreadable, ValueClass, ValueType
+from usdt.base.errors import NotSupported
 from usdt.base.frozen import replace
 from usdt.bpf._uapi import Helper
 from usdt.bpf.maps import possible_cpus
@@ -24,6 +25,7 @@ from usdt.engine.programs.typed import (
     Scalar,
     Text,
     UserSymbol,
+    WriteUser,
     saved,
 )
 from usdt.engine.programs.types import (
@@ -207,6 +209,30 @@ class AddressFunctions(FunctionChecker):
             raise self.error(node, f"{mode} is no mode of stacks: bpftrace, perf, raw, build_id")
         made = self.stack(kind, frames)
         return made if not mode else type(made)(kind, StackType(kind, frames, mode))
+
+    def _call_write_user(self, node: tree.Call) -> Scalar:
+        from usdt.bpf.features import have_user_writes  # noqa: PLC0415 - few programs write
+
+        to, source, count = self.arguments(node, 3, 3)
+        address = self.number(to, "the address of write_user()")
+        value, length = self.value(source), self.number(count, "the length of write_user()")
+        given = length.node.value if isinstance(length.node, Number) else None
+        if isinstance(value, Scalar):
+            if not isinstance(value.type, PointerType):
+                reason = "write_user() takes bytes or their address: &$x of a variable"
+                raise self.error(source, f"{reason}, not {spelled(value.type)}")
+            if given is None:
+                raise self.error(count, "the length of what is at an address is a constant")
+            most = self.state.max_string
+            value = Read(value, ArrayType(IntegerType(1, signed=False), max(1, min(given, most))))
+        else:
+            most = bytes_of(value.type)
+        if given is not None and not 0 < given <= most:
+            raise self.error(count, f"write_user() writes 1 to {most} bytes here, not {given}")
+        if not have_user_writes():
+            needs = "which needs CAP_SYS_ADMIN and a kernel that is not locked down,"
+            raise NotSupported(f"write_user(): bpf_probe_write_user(), {needs}")
+        return self.step(WriteUser(address, value, length), BOOLEAN)
 
     def _call_reg(self, node: tree.Call) -> Value:
         (first,) = self.arguments(node, 1, 1)
