@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import fork_server
 import pytest
+import skips
 from fixtures import build
 from fork_server import Command
 from patience import patient
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     Start = Callable[[list[str]], "Command | subprocess.Popen[str]"]
 
 _TIMEOUT = patient(60)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test run that has a server of commands."""
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", os.environ.get("PYTEST_XDIST_WORKER", "gw0"))
+    monkeypatch.delenv("USDT_COLD", raising=False)
 
 
 @pytest.fixture(params=["forked", "executed"])
@@ -127,3 +135,99 @@ def test_what_starts_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONWARNINGS", "ignore")
     assert not isinstance(process := fork_server.started(words[1:]), Command)
     assert process.communicate(timeout=_TIMEOUT)[0].startswith("usdt ")
+
+
+def _in_shell(line: str, *words: str) -> subprocess.Popen[str]:
+    skips.need_program("gcc", "gcc")
+    return subprocess.Popen(
+        ["bash", "-c", line, "bash", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PATH": fork_server.shell_path()},
+    )
+
+
+def _traces(line: str) -> subprocess.Popen[str]:
+    """A shell's line that becomes a command that traces."""
+    process = _in_shell(line, f"{build('default', 'args')}:args:count3")
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("tracing 1 site")
+    return process
+
+
+def _is_forked(process: subprocess.Popen[str]) -> bool:
+    """Whether the program that asks for a fork stands for the command."""
+    return Path(f"/proc/{process.pid}/exe").readlink() != Path(sys.executable).resolve()
+
+
+@pytest.mark.usefixtures("served")
+def test_words_streams_and_exit_codes_in_a_shell(tmp_path: Path) -> None:
+    line = """
+        cd "$1"; ln -s "$2" 'a program'; usdt list 'a program' | head -1
+        NAME= usdt nosuch ''; echo $?; kprobe help | head -1
+        echo nothing | usdt report -; echo $?"""
+    out, err = _in_shell(line, str(tmp_path), str(build("default", "args"))).communicate(
+        timeout=_TIMEOUT
+    )
+    first, *others = out.splitlines()
+    assert first.startswith(f"{tmp_path}/a program ")
+    assert [line.split()[0] for line in others] == ["2", "Usage:", "1"], out
+    assert "No such command 'nosuch'" in err
+    assert err.count("Error: ") == 2, err
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_reach_a_command_of_a_shell(number: signal.Signals) -> None:
+    with _traces('exec usdt trace -a "$1"') as process:
+        assert _is_forked(process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=_TIMEOUT)
+    assert (process.returncode, out, err) == (0, "", "0 events, 0 lost\n")
+
+
+@pytest.mark.usefixtures("served")
+def test_signals_that_a_shell_ignores_are_ignored() -> None:
+    with _traces('trap "" INT; exec usdt trace -a "$1"') as process:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process.send_signal(number)
+        assert process.communicate(timeout=_TIMEOUT)[1] == "0 events, 0 lost\n"
+    assert process.returncode == 0
+
+
+@pytest.mark.usefixtures("served")
+def test_a_command_of_a_shell_is_killed_with_it() -> None:
+    with _traces('exec usdt trace -a "$1"') as process:
+        process.kill()
+        process.communicate(timeout=_TIMEOUT)  # ends when nobody has the pipes
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("exec 3< /dev/null;", id="a file"),
+        pytest.param("umask 027;", id="umask"),
+        pytest.param("ulimit -n 512;", id="a limit"),
+        pytest.param("export PYTHONWARNINGS=ignore;", id="Python's environment"),
+        pytest.param("export USDT_COLD=1;", id="asked for"),
+    ],
+)
+def test_what_a_fork_would_not_have_starts_cold(before: str) -> None:
+    with _traces(f'{before} exec usdt trace -a "$1"') as process:
+        assert not _is_forked(process)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=_TIMEOUT)[1] == "0 events, 0 lost\n"
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.root
+def test_another_namespace_starts_cold() -> None:
+    skips.need_program("unshare", "util-linux")
+    with _traces('exec unshare --uts usdt trace -a "$1"') as process:
+        assert not _is_forked(process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=_TIMEOUT)

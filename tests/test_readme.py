@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fork_server import shell_path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -41,14 +42,13 @@ def shape(line: str) -> str:
 def run(command: str) -> tuple[list[str], int]:
     """Run a command of a page: its lines and its exit code. What README.md records is our own."""
     command = command.replace("/tmp/gc.usdt", f"/tmp/gc-{os.getpid()}.usdt")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": shell_path()},
     )
     return (done.stdout + done.stderr).splitlines(), done.returncode
 
@@ -59,7 +59,10 @@ def test_there_are_examples() -> None:
 
 @needs_python
 @pytest.mark.parametrize(("command", "expected"), consoles(), ids=[c for c, _ in consoles()])
-def test_console_examples_print_what_is_shown(command: str, expected: list[str]) -> None:
+def test_console_examples_print_what_is_shown(
+    command: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USDT_COLD", "1")  # these start as for users
     live = re.search("usdt (trace|count|stats|spans|record|report)", command)
     live = live and "strt" not in command
     if live and os.geteuid() != 0:

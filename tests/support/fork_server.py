@@ -3,7 +3,8 @@
 Most of what a start of ``usdt`` costs is imports. ``started(words)`` forks the command from a
 server that has done them, one for each worker of pytest-xdist and one in each virtual machine,
 where imports take seconds. All else is real: a process of its own with these words, this
-environment and folder, and its end is that of the installed script.
+environment and folder, and its end is that of the installed script. Commands in lines of a shell
+are forked, too, where PATH is ``shell_path()``: ``forked_command.c`` stands for the scripts there.
 
 What a fork cannot have starts as for users: a command behind another program, an environment
 that changes how Python starts, and every command of a test run by itself on this machine.
@@ -20,17 +21,24 @@ import importlib
 import json
 import math
 import os
+import re
 import select
 import selectors
+import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-__all__ = ("Command", "run", "server_processes", "started")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("Command", "run", "server_processes", "shell_path", "started")
 
 #: Imported by nearly every command that traces, and what these import.
 _IMPORTED = (
@@ -52,7 +60,8 @@ _IMPORTED = (
     *("usdt.engine.runtime.follow", "usdt.bpf.optimized_nops", "usdt.arch.operands.x86"),
     *("concurrent.futures.thread", "difflib", "hashlib", "resource", "textwrap"),
 )
-_SCRIPTS = frozenset(str(Path(sys.executable).with_name(name)) for name in ("usdt", "kprobe"))
+_NAMES = ("usdt", "kprobe")
+_SCRIPTS = frozenset(str(Path(sys.executable).with_name(name)) for name in _NAMES)
 #: Variables that Python reads when it starts.
 _OF_PYTHON = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 #: Variables of test runs that start enough commands to have a server.
@@ -176,18 +185,23 @@ def run(
     return subprocess.CompletedProcess(words, process.wait(), out, err)
 
 
+def shell_path() -> str:
+    """PATH of shells with the commands of this Python first, forked where they can be."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return f"{_clients()}:{path}" if _served() and shutil.which("gcc") else path
+
+
 def server_processes() -> frozenset[int]:
     """The process ID of this worker's server, if it runs."""
     return frozenset(_processes)
 
 
+def _served() -> bool:
+    return not _SERVED.isdisjoint(os.environ) and not os.environ.get("USDT_COLD")
+
+
 def _forkable(words: list[str]) -> bool:
-    return (
-        not _SERVED.isdisjoint(os.environ)
-        and not os.environ.get("USDT_COLD")
-        and words[0] in _SCRIPTS
-        and _python_environment() == _AT_START
-    )
+    return _served() and words[0] in _SCRIPTS and _of_python(os.environ) == _AT_START
 
 
 def _text(data: bytes) -> str:
@@ -195,11 +209,11 @@ def _text(data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _python_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(_OF_PYTHON)}
+def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_OF_PYTHON)}
 
 
-_AT_START = _python_environment()
+_AT_START = _of_python(os.environ)
 
 
 _processes: set[int] = set()
@@ -226,6 +240,22 @@ def _server() -> str:
     return address
 
 
+@functools.cache
+def _clients() -> str:
+    """A folder with both names of the program that asks this worker's server."""
+    folder = TemporaryDirectory(prefix="usdt-forked-")
+    atexit.register(folder.cleanup)
+    usdt, kprobe = (Path(folder.name, name) for name in _NAMES)
+    texts = {"SERVER": _server()[1:], "SCRIPTS": Path(sys.executable).parent}
+    words = [f'-D{name}="{text}"' for name, text in texts.items()]
+    source = Path(__file__).with_name("forked_command.c")
+    subprocess.run(
+        ["gcc", "-std=gnu2x", "-D_GNU_SOURCE", "-O1", *words, "-o", usdt, source], check=True
+    )
+    kprobe.hardlink_to(usdt)
+    return folder.name
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
@@ -248,27 +278,40 @@ class _Server:
         os.write(1, _READY)
         while os.getppid() == tests:
             for key, _ in self._selector.select(_ALIVE):
-                if key.fileobj is not self._listener:
+                if key.fileobj is self._listener:
+                    if words := self._fork():
+                        return words
+                elif key.data is None:
                     self._tell(key.fd)
-                elif words := self._fork():
-                    return words
+                elif key.data in self._connections:  # whoever asked for it was killed
+                    self._selector.unregister(key.fileobj)
+                    signal.pidfd_send_signal(key.data, signal.SIGKILL)
         sys.exit()
 
     def _fork(self) -> list[str]:
         connection, _ = self._listener.accept()
-        size, descriptors, _, _ = socket.recv_fds(connection, 4, 2)
-        request = json.loads(_received(connection, int.from_bytes(size, "big")))
-        pid = os.fork()
+        size, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
+        length = int.from_bytes(size, "big")
+        if length:
+            request = json.loads(_received(connection, length))
+        else:
+            request = _shell_request(connection, descriptors)
+        pid = os.fork() if request else -1
         if not pid:
             connection.close()
             self._become(request, descriptors)
             return list(request["argv"])
         for descriptor in descriptors:
             os.close(descriptor)
+        if not request:
+            connection.close()
+            return []
         connection.sendall(pid.to_bytes(4, "big"))
         process = os.pidfd_open(pid)
         self._connections[process] = pid, connection
         self._selector.register(process, selectors.EVENT_READ)
+        if not length:
+            self._selector.register(connection, selectors.EVENT_READ, process)
         return []
 
     def _become(self, request: dict[str, Any], descriptors: list[int]) -> None:
@@ -278,9 +321,11 @@ class _Server:
             connection.close()
         self._selector.close()
         self._listener.close()
-        for number, descriptor in enumerate(descriptors, 1):
+        for number, descriptor in enumerate(descriptors, 3 - len(descriptors)):
             os.dup2(descriptor, number)
             os.close(descriptor)
+        for number in request.get("ignored", ()):
+            signal.signal(number, signal.SIG_IGN)
         os.environ.clear()
         os.environ.update(request["env"])
         time.tzset()
@@ -289,6 +334,8 @@ class _Server:
     def _tell(self, process: int) -> None:
         pid, connection = self._connections.pop(process)
         self._selector.unregister(process)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(connection)
         os.close(process)
         _, status = os.waitpid(pid, 0)
         with contextlib.suppress(OSError), connection:
@@ -303,6 +350,50 @@ def _received(connection: socket.socket, size: int) -> bytes:
             raise EOFError
         got += part
     return bytes(got)
+
+
+#: What /proc/PID/status tells of a process that a fork of the server has as the server has it.
+_INHERITED = re.compile(
+    r"^(?:Umask|[UG]id|Groups|Cap\w+|NoNewPrivs|Seccomp|Cpus_allowed):.*", re.MULTILINE
+)
+#: Python ignores these.
+_IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+
+
+def _shell_request(connection: socket.socket, descriptors: list[int]) -> dict[str, Any]:
+    """The request of a ``forked_command.c``, which is as it was started; empty: start it cold."""
+    size = struct.calcsize("3i")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    folder = Path("/proc", str(struct.unpack("3i", credentials)[0]))
+    name, *words = map(os.fsdecode, (folder / "cmdline").read_bytes().split(b"\0")[:-1])
+    entries = (folder / "environ").read_bytes().split(b"\0")[:-1]
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries)
+    environment = {name: value for name, _, value in pairs}
+    status = (folder / "status").read_text()
+    if (
+        environment.get("USDT_COLD")
+        or _of_python(environment) != _AT_START
+        or any(os.isatty(descriptor) for descriptor in descriptors)
+        or len([*(folder / "fd").iterdir()]) != len(descriptors) + 1  # it has no file but these
+        or _inherited(folder, status) != _inherited(Path("/proc/self"))
+    ):
+        return {}
+    (mask,) = re.findall(r"^SigIgn:\s(\w+)", status, re.MULTILINE)
+    ignored = {number for number in signal.Signals if int(mask, 16) >> (number - 1) & 1}
+    return {
+        "argv": [str(Path(sys.executable).with_name(Path(name).name)), *words],
+        "env": environment,
+        "cwd": os.readlink(folder / "cwd"),  # noqa: PTH115
+        "ignored": ignored - _IGNORED_BY_PYTHON,
+    }
+
+
+def _inherited(process: Path, status: str = "") -> list[str]:
+    """What a process has of those that started it, and no request tells."""
+    found = _INHERITED.findall(status or (process / "status").read_text())
+    found += [(process / name).read_text() for name in ("limits", "cgroup")]
+    found += [str(path.readlink()) for path in sorted((process / "ns").iterdir())]
+    return [*found, str((process / "root").readlink())]
 
 
 def _main() -> NoReturn:
