@@ -1,5 +1,5 @@
-"""Sixteen machines with an sshd each: network namespaces, or loopback addresses where those are not
-allowed.
+"""Six machines with an sshd each: network namespaces, or loopback addresses where those are not
+allowed. Each compiles the toolkit once, all on this machine.
 
 Keys, configuration and the toolkit's copies are in a folder of the test. ``environment`` makes
 ``ssh`` the system's own with that configuration.
@@ -38,7 +38,7 @@ class SshMachines:
         environment: for commands that use ssh.
     """
 
-    def __init__(self, folder: Path, number: int = 16) -> None:
+    def __init__(self, folder: Path, number: int = 6) -> None:
         need_program("ssh", "openssh-client")
         need_program(_SSHD, "openssh-server")
         self.folder = folder

@@ -1,4 +1,4 @@
-"""``usdt fleet`` with sixteen real sshd: the user's own ssh, exact sums, deaths, and ^C."""
+"""``usdt fleet`` with six real sshd: the user's own ssh, exact sums, deaths, and ^C."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def fleet(machines: SshMachines, *words: str) -> subprocess.Popen[str]:
     )
 
 
-# Sixteen start Python on this machine alone: that takes seconds.
-def test_sixteen_machines_receive_the_toolkit_once_and_are_added(machines: SshMachines) -> None:
+# Six compile the toolkit on this machine alone: that takes seconds.
+def test_six_machines_receive_the_toolkit_once_and_are_added(machines: SshMachines) -> None:
     words = ("--json", "--", "count", "-c", hits_program(), PROBE)
-    for nodes, number, copies in ((machines.nodes, 16, 16), (machines.few, 4, 0)):
+    for nodes, number, copies in ((machines.nodes, 6, 6), (machines.few, 4, 0)):
         found = asked("--nodes", nodes, *words, via="ssh", environment=machines.environment)
         assert found.objects[0]["count"] == number * HITS
         assert (found.status, found.fleet["answered"], found.fleet["lost"]) == (0, number, 0)
         assert found.messages[-2].endswith(f" sent to {copies}")
     kept = [*machines.folder.glob("[0-9]*/usdt-fleet/usdt-*.pyz")]
-    assert len(kept) == 16
+    assert len(kept) == 6
 
 
 def test_an_interrupt_ends_all_far_ends(machines: SshMachines) -> None:
