@@ -115,8 +115,11 @@ def test_packets_in_a_file(run: Run, tmp_path: Path, capsys: pytest.CaptureFixtu
         ('skboutput("x", curtask, 1, 0)', "takes a struct sk_buff *, not struct task_struct *"),
         ("skboutput(1, curtask, 1, 0)", "the file of skboutput(): expected a constant string"),
         ('skboutput("x", 0)', "skboutput() takes 4 arguments, 2 given"),
-        ("socket_cookie(curtask)", "the kernel knows the types of arguments in fentry and fexit"),
-        ("path(curtask)", "the kernel knows the types of arguments in fentry and fexit"),
+        (
+            "socket_cookie(curtask)",
+            "the kernel knows the types of arguments in fentry, fexit and iter",
+        ),
+        ("path(curtask)", "the kernel knows the types of arguments in fentry, fexit and iter"),
     ],
 )
 def test_what_is_refused(run: Run, call: str, reason: str) -> None:

@@ -87,6 +87,7 @@ class Command(enum.IntEnum):
     MAP_LOOKUP_BATCH = 24
     MAP_UPDATE_BATCH = 26
     LINK_CREATE = 28
+    ITER_CREATE = 33  # Linux 5.8
     ENABLE_STATS = 32  # Linux 5.8
 
 
@@ -121,6 +122,7 @@ class AttachType(enum.IntEnum):
     NONE = 0
     TRACE_FENTRY = 24
     TRACE_FEXIT = 25
+    TRACE_ITER = 28  # Linux 5.8
     PERF_EVENT = 41  # Linux 5.15
     TRACE_KPROBE_MULTI = 42  # Linux 5.18
     TRACE_UPROBE_MULTI = 48  # Linux 6.6
@@ -156,6 +158,7 @@ class Helper(enum.IntEnum):
     SEND_SIGNAL_THREAD = 117
     JIFFIES64 = 118
     GET_NS_CURRENT_PID_TGID = 120
+    SEQ_WRITE = 127
     GET_CURRENT_ANCESTOR_CGROUP_ID = 123
     KTIME_GET_BOOT_NS = 125
     RINGBUF_RESERVE = 131

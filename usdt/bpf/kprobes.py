@@ -1,4 +1,4 @@
-"""Programs attached to functions of the kernel, newest method first.
+"""Programs attached to functions of the kernel, newest method first; and to its iterators.
 
 ``fentry`` and ``fexit`` (Linux 5.5, commit fec56f5890d9) attach a program of their own type to one
 function that ftrace can trace: the least overhead, but a program for each function.
@@ -6,19 +6,26 @@ function that ftrace can trace: the least overhead, but a program for each funct
 in one system call. Before it, every function is a perf event of the ``kprobe`` PMU (Linux 4.17),
 connected by a link with a cookie (Linux 5.15) or by an ioctl. A definition in tracefs makes such
 an event, too; :func:`usdt.bpf.link.attach_tracepoint` attaches to it.
+
+The kernel runs a program of ``AttachType.TRACE_ITER`` for each of its objects while a descriptor is
+read, and once without an object at the end (Linux 5.8, commit 15d83c4d7cef). The program is loaded
+for a function ``bpf_iter_NAME``, which names the objects: tasks, their files, their mappings.
 """
 
 from __future__ import annotations
 
 import enum
+import os
+import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import FD
-from usdt.base.errors import NotSupported
+from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf, string_array, u64_array
 from usdt.bpf._uapi import BPF_F_KPROBE_MULTI_RETURN, AttachType, Command
 from usdt.bpf.link import Link, connect_perf_event, open_probe_event, probe_pmu
+from usdt.bpf.objects import object_info
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +35,16 @@ if TYPE_CHECKING:
 __all__ = (
     "KprobeMethod",
     "KprobeSite",
+    "attach_iterator",
     "attach_kprobe",
     "attach_kprobe_multi",
     "attach_tracing",
+    "open_iterator",
+    "read_iterator",
 )
+
+_INFO = struct.Struct("=36xI")  # struct bpf_link_info: iter.task.pid
+_PROCESS = struct.Struct("=II8x")  # union bpf_iter_link_info: task.tid, task.pid
 
 
 class KprobeMethod(enum.StrEnum):
@@ -129,3 +142,44 @@ def attach_kprobe(
     name, offset = (None, site.address) if site.address else (symbol, site.offset)
     event = open_probe_event(pmu, int(on_return), name, offset)
     return connect_perf_event(event, program, site.cookie if cookies else None)
+
+
+def attach_iterator(program: Program, pid: int = 0) -> Link:
+    """Attach ``program`` to the iterator that it was loaded for.
+
+    Args:
+        program: loaded with ``AttachType.TRACE_ITER``.
+        pid: the only process whose tasks, files or mappings are visited; 0: all.
+
+    Raises:
+        NotSupported: the kernel takes no process (Linux 6.1, commit f0d74c4da1f0).
+        SyscallError: EINVAL or EBADF: the iterator is one of a map's elements.
+    """
+    about = _PROCESS.pack(0, pid) if pid else None
+    words = (program.fd.fileno(), 0, AttachType.TRACE_ITER, 0, about, _PROCESS.size if pid else 0)
+    link = Link(FD(bpf(Command.LINK_CREATE, "IIIIPI4x", *words)))
+    if pid and _INFO.unpack(object_info(link.fd, _INFO.size)) != (pid,):
+        link.close()  # older kernels ignore it
+        raise NotSupported("an iterator over one process", (6, 1))
+    return link
+
+
+def open_iterator(link: Link) -> FD:
+    """Return a descriptor whose reads visit all objects, once.
+
+    Raises:
+        SyscallError: the kernel refuses.
+    """
+    return FD(bpf(Command.ITER_CREATE, "II", link.fd.fileno(), 0))
+
+
+def read_iterator(fd: FD, size: int) -> int:
+    """Visit objects until their programs have written ``size`` bytes; return how many they wrote.
+
+    Raises:
+        SyscallError: the kernel stopped.
+    """
+    try:
+        return len(os.read(fd.fileno(), size))
+    except OSError as err:
+        raise SyscallError(err.errno or 0, "read() of an iterator") from err

@@ -42,13 +42,13 @@ KINDS = {
     **dict.fromkeys(("s", "software"), "software"),
     **dict.fromkeys(("h", "hardware"), "hardware"),
     **dict.fromkeys(("w", "watchpoint"), "watchpoint"),
+    **dict.fromkeys(("it", "iter"), "iter"),
     "self": "self",
     "bench": "bench",
     "test": "test",
 }
 _NOT_YET = {
     **dict.fromkeys(("asyncwatchpoint", "aw"), "asyncwatchpoint"),
-    **dict.fromkeys(("it", "iter"), "iter"),
 }
 _ALONE = ("begin", "end")
 _NAMED = ("bench", "test")  # those that run by themselves, with a name that reports show
@@ -118,6 +118,9 @@ def _request(
         if text != OWN_SIGNAL:
             raise source.error(point.start, f"expected {OWN_SIGNAL}, the only one: found {text!r}")
         return ProbeRequest(index, probe, text, kind, None)
+    if kind == "iter":
+        text = f"iter:{_iterator(point, rest, source)}"
+        return ProbeRequest(index, probe, text, kind, None)
     if kind in _COUNTED:
         rest = _counted(kind, rest)
         text = f"{word}:{rest}"
@@ -134,6 +137,18 @@ def _request(
         request = replace(request, provider=rest.rpartition(":")[0])
     defined = {one.name for one in program.definitions}
     return ProbeRequest(index, probe, text, kind, _with_items(request, probe, kind, defined))
+
+
+def _iterator(point: AttachPoint, rest: str, source: Source) -> str:
+    from usdt.engine.programs.iterators import function_of, unknown_iterator  # noqa: PLC0415 - few programs have one
+
+    name, colon, _ = rest.partition(":")
+    if colon:
+        reason = "iterators cannot be pinned: what they print comes through this command"
+        raise source.error(point.start, f"iter:{rest}: {reason}; leave the path out")
+    if not function_of(name):
+        raise source.error(point.start, f"iter:{rest}: {unknown_iterator(name)}")
+    return name
 
 
 def _of_engine(kind: str, rest: str) -> str:

@@ -15,6 +15,7 @@ from usdt.base.errors import LanguageError, SyscallError, TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
+from usdt.bpf.kprobes import attach_iterator, open_iterator, read_iterator
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
 from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
 from usdt.engine.compiler.codegen.model import ProgramVariant
@@ -29,6 +30,7 @@ from usdt.engine.programs.codegen.action import (
 )
 from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, array_entries, value_size_of
 from usdt.engine.programs.codegen.names import map_name, scratch_name, stacks_name
+from usdt.engine.programs.iterators import function_of
 from usdt.engine.programs.types import Aggregate, AggregateType, size_of
 from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 from usdt.engine.runtime.planner import AttachPlanner
@@ -37,6 +39,7 @@ from usdt.engine.runtime.session import RingBufferSession
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.bpf.link import Link
     from usdt.bpf.program import Program
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
@@ -56,6 +59,7 @@ _BUCKETS_PER_KEY = 8  # entries for each key of a histogram
 _MOST_INTERVALS = 1 << 16  # entries of a map of tseries() that is not declared with a size
 _OLD_KEYS = 512  # bytes of a key at most in kernels such as 5.10: MAX_BPF_STACK
 _STACKS = 1 << 14  # most different stacks
+_VISITS = 64  # objects of an iterator between two looks for events: more might not fit
 _NUMBER = struct.Struct("=I")
 
 
@@ -68,7 +72,7 @@ class ProbeRequest:
         probe: the probe.
         text: the attach point: ``kprobe:vfs_read``.
         kind: its kind in bpftrace's terms: ``kretprobe``.
-        request: what the engine looks for; None for ``begin``, ``end`` and ``self``.
+        request: what the engine looks for; None for ``begin``, ``end``, ``self`` and ``iter``.
     """
 
     index: int
@@ -160,6 +164,7 @@ class ProgramSession(RingBufferSession):
         self._action = ProgramAction(atomics=features.have_fetching_atomics())
         self._waiting: list[tuple[ProbeText, list[AttachPoint]]] | None = []
         self._ends: list[tuple[str, Program]] = []
+        self._iterators: list[Link] = []
         self._checked: dict[tuple[int, AttachPoint], ProbeBody] = {}
         self.attached = 0
         super().__init__(
@@ -257,10 +262,33 @@ class ProgramSession(RingBufferSession):
             self._action.bodies[number] = body
             self._scratch(body)
             plan = ProbePlan((), (), HEADER_SIZE, kernel=True, body=body)
-            index = self._planner.counter_of(asked.kind)
-            program = self._attacher.load_to_run(ProgramVariant(number, index, plan))
+            variant = ProgramVariant(number, self._planner.counter_of(asked.kind), plan)
+            name = asked.text.partition(":")[2] if asked.kind == "iter" else ""
+            program = self._attacher.load_to_run(variant, iterator=function_of(name) if name else 0)
             self._resources.callback(program.close)
             self._ends.append((asked.text, program))
+            if name:
+                self._attach_iterator(program, name)
+
+    def _attach_iterator(self, program: Program, name: str) -> None:
+        # One for each process that is traced alone.
+        for pid in (name.startswith("task") and self.pids) or (0,):
+            try:
+                link = attach_iterator(program, pid)
+            except SyscallError as err:
+                if err.errno not in (errno.EINVAL, errno.EBADF):
+                    raise
+                reason = "the kernel wants a map or the like for it, which programs cannot name"
+                raise TracingError(f"iter:{name}: {reason}") from err
+            self._resources.callback(link.close)
+            self._iterators.append(link)
+
+    def iterate(self) -> Iterator[list[Any]]:
+        """Let iterators visit all their objects; yield the events meanwhile."""
+        for link in self._iterators:
+            with open_iterator(link) as visits:
+                while read_iterator(visits, _VISITS):
+                    yield from self.pending()
 
     def run(self, kind: str) -> None:
         """Run the probes ``begin``, ``end`` or :data:`OWN_SIGNAL`, in the order of the program."""

@@ -175,7 +175,11 @@ class AttachedProgram:
         self.observe()
         writer.attached(self.session.attached)
         self.attached.release()
-        if all(one.kind in ("begin", "end") for one in self._requests):
+        for batch in self.session.iterate():
+            results.take(batch)
+            if results.exited or ending():
+                break
+        if all(one.kind in ("begin", "end", "iter") for one in self._requests):
             stop()  # nothing can come any more
         return results
 

@@ -10,8 +10,9 @@ from usdt.base.errors import BtfError, NotSupported, ProbeNotFound
 from usdt.base.text import printable, printable_lines
 from usdt.btf.dump.declare import declaration
 from usdt.btf.format import Kind
-from usdt.btf.types import Function, FunctionProto
+from usdt.btf.types import Composite, Function, FunctionProto
 from usdt.engine.programs.check.site import kernel_types
+from usdt.engine.programs.iterators import context_of
 
 if TYPE_CHECKING:
     from usdt.btf.reader import Btf
@@ -80,6 +81,8 @@ def fields_of(kind: str, name: str) -> list[str]:
         return [printable(f"    {text}") for text in texts]
     if kind == "rawtracepoint":
         return []
+    if kind == "iter":
+        return _members(context_of(name))
     return _parameters(name.rpartition(":")[2], returns=kind == "fexit")
 
 
@@ -103,6 +106,18 @@ def _parameters(function: str, *, returns: bool) -> list[str]:
     if returns and prototype.return_type_id:
         lines.append(f"{declaration(btf, prototype.return_type_id)} retval")
     return [printable(f"    {line}") for line in lines]
+
+
+def _members(number: int) -> list[str]:
+    # Of the context of an iterator, without the first: each is alone in a union.
+    btf = _kernel_btf()
+    whole = btf.type(number)
+    found = [*whole.members[1:]] if isinstance(whole, Composite) else []
+    for index, one in enumerate(found):
+        inner = btf.type(one.type_id)
+        if not one.name and isinstance(inner, Composite):
+            found[index] = inner.members[0]
+    return [printable(f"    {declaration(btf, one.type_id)} {one.name}") for one in found]
 
 
 def arguments_of(point: AttachPoint) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.engine.cli.programs.details import arguments_of, fields_of, types_of
+from usdt.engine.programs.iterators import iterator_names
 from usdt.engine.programs.prepared import prepare_program
 from usdt.engine.programs.probes import KINDS
 from usdt.engine.programs.syntax.source import Source
@@ -55,7 +56,7 @@ def list_probes(
     """
     if source is not None:
         requests = prepare_program(source, words, unsafe=True).requests
-        patterns = [one.text for one in requests if one.request is not None]
+        patterns = [one.text for one in requests if one.request or one.kind == "iter"]
     else:
         patterns = [*words[:1]] or ["*:*"]
         types = types_of(patterns[0], whole=verbose)
@@ -80,7 +81,7 @@ def list_probes(
 def _kinds(word: str) -> list[str]:
     if word in KINDS:
         return [KINDS[word]]
-    every = [*_OF_KERNEL, *_COUNTERS, *_TIMERS, *_OF_FILES]
+    every = [*_OF_KERNEL, *_COUNTERS, *_TIMERS, *_OF_FILES, "iter"]
     return [kind for kind in every if fnmatchcase(kind, word)]
 
 
@@ -104,6 +105,11 @@ def _names(
         if ":" in rest or pids:
             text = rest if ":" in rest else f"*:{rest}"
             yield from _in_files(kind, text, pids, verbose=verbose)
+        return
+    if kind == "iter":
+        for name in iterator_names():
+            if fnmatchcase(name, rest):
+                yield f"{kind}:{name}", fields_of(kind, name) if verbose else []
         return
     if kind in _OF_KERNEL:
         names = probe_names(PROBE_KINDS[_OF_KERNEL[kind]], "", (), ())

@@ -14,6 +14,7 @@ from usdt.base.text import closest
 from usdt.bpf._uapi import Helper
 from usdt.bpf.maps import possible_cpus
 from usdt.btf.format import Kind
+from usdt.btf.lookup import find_type
 from usdt.engine.compiler.ir import S64, U64, ArgumentValue, Arithmetic, Builtin, Compare, Number
 from usdt.engine.compiler.resolve.btf_types import enum_names
 from usdt.engine.language.tree import StackKind
@@ -145,6 +146,7 @@ class BuiltinChecker(OperatorChecker):
             case "usermode":
                 return self._user_mode(node)
             case "kstack" | "ustack":
+                self.check_stack(node)
                 return self.stack(StackKind(name), _FRAMES)
             case "cpid":
                 return constant(self.state.command)
@@ -173,6 +175,11 @@ class BuiltinChecker(OperatorChecker):
             return Scalar(now.node, UINT64, now.before)
         return self.step(CallHelper(_CLOCKS[name]), UINT64)
 
+    def check_stack(self, node: tree.Expression) -> None:
+        """Refuse stacks in iterators, which no task runs into."""
+        if self.site.kind == "iter":
+            raise self.error(node, f"{self.site.probe} has no stack: no task has come there")
+
     def stack(self, kind: StackKind, frames: int) -> StackOf:
         """Return a stack."""
         self.state.stacks.add(frames)
@@ -188,8 +195,6 @@ class BuiltinChecker(OperatorChecker):
         types = types or kernel_types()
         if types is None:
             return Scalar(node, UINT64)
-        from usdt.btf.lookup import find_type  # noqa: PLC0415 - few programs ask for the task
-
         number = find_type(types.btf, "struct task_struct")
         whole = ValueType(ValueClass.BYTES, 1)
         kind = PointerType(whole, number, types, kernel=True, spelling="struct task_struct *")
@@ -198,6 +203,14 @@ class BuiltinChecker(OperatorChecker):
     def _context(self, node: tree.Expression) -> Scalar:
         if self.site.kind in ("begin", "end", "self"):
             raise self.error(node, f"ctx: {self.site.kind} has no context of a probe")
+        types = kernel_types()
+        if self.site.kind == "iter" and types is not None:
+            name = self.site.probe.partition(":")[2]
+            number = find_type(types.btf, f"struct bpf_iter__{name}")
+            whole = ValueType(ValueClass.BYTES, 1)
+            spelling = f"struct bpf_iter__{name} *"
+            kind = PointerType(whole, number, types, kernel=True, spelling=spelling)
+            return Scalar(Builtin("ctx", U64), kind)
         return Scalar(Builtin("ctx", U64), PointerType(kernel=True))
 
     def _user_mode(self, node: tree.Expression) -> Scalar:

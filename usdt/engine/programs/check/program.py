@@ -91,7 +91,9 @@ def _bodies(state: ProgramState, checks: Sequence[_Check]) -> list[ProbeBody]:
         site = one.probe.site
         if not one.current:
             made.append(check_one(state, one.probe))
-        elif made and (made[-1].statements, made[-1].kernel) == (one.statements, site.kernel):
+        elif made and (made[-1].statements, made[-1].kernel, made[-1].iterates) == (
+            *(one.statements, site.kernel, site.kind == "iter"),
+        ):
             made.append(made[-1])
         else:
             made.append(_body(one.statements, site))
@@ -122,8 +124,9 @@ def check_one(state: ProgramState, one: ProbeAt) -> ProbeBody:
 
 
 def _body(statements: tuple[Statement, ...], site: Site) -> ProbeBody:
-    check_kernel(statements)
-    return ProbeBody(statements, site.kernel, scratch_size(statements, kernel=site.kernel))
+    check_kernel(statements, iterator=site.kind == "iter")
+    scratch = scratch_size(statements, kernel=site.kernel)
+    return ProbeBody(statements, site.kernel, scratch, iterates=site.kind == "iter")
 
 
 def _statements(state: ProgramState, one: ProbeAt) -> tuple[Statement, ...]:

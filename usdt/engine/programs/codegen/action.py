@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler
-from usdt.bpf.asm.insn import R0, R1, R6, R7, R9, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R7, R9, R10, Alu, Jump
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.model import ActionEmitter, Labels
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT
@@ -33,15 +33,24 @@ __all__ = ("SCRATCH_ENTRIES", "ProbeBody", "ProgramAction", "scratch_size")
 
 #: Entries of scratch memory for each CPU: of programs that preempt one another there.
 SCRATCH_ENTRIES = 4
+_OBJECT = 8  # offset of the object in the context of an iterator
 
 
 @frozen
 class ProbeBody:
-    """What a probe does at a hit; ``scratch`` is the size of an entry of scratch memory, or 0."""
+    """What a probe does at a hit.
+
+    Attributes:
+        statements: what it does.
+        kernel: whether addresses may be in the kernel.
+        scratch: the size of an entry of scratch memory, or 0.
+        iterates: whether an iterator runs it, for one object after the other.
+    """
 
     statements: tuple[Statement, ...]
     kernel: bool
     scratch: int
+    iterates: bool = False
 
     def __hash__(self) -> int:
         # Hashing all statements would take longer than comparing the few bodies that are alike.
@@ -82,6 +91,20 @@ def _emit(
     asm.label(end)
 
 
+def _take_object(asm: Assembler, none: str) -> None:
+    # Goes to ``none`` at the end, where there is no object. A byte for each object lets a read of
+    # the iterator end after as many as it asks for.
+    asm.load(R1, R6, _OBJECT)
+    asm.jump(Jump.EQ, R1, 0, none)
+    asm.load(R1, R6, 0)  # struct bpf_iter_meta
+    asm.load(R1, R1, 0)  # struct seq_file
+    asm.store(R10, KEY_SLOT, 0, 1)
+    asm.mov(R2, R10)
+    asm.add(R2, KEY_SLOT)
+    asm.mov(R3, 1)
+    asm.call(Helper.SEQ_WRITE)
+
+
 class ProgramAction(ActionEmitter):
     """An emitter of the bodies of probes.
 
@@ -102,6 +125,8 @@ class ProgramAction(ActionEmitter):
         """Emit the body of a variant; it does not sleep."""
         del sleepable
         body = self.bodies[variant.number]
+        if body.iterates:
+            _take_object(asm, labels.exit)
         loops = _loops(body.statements)
         frame = Frame(loops, scratch=bool(body.scratch))
         asm.store(R10, TASK_SLOT, R9)

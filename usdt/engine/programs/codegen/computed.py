@@ -50,8 +50,13 @@ def emit_computed(
         case AggregateNumber():
             _aggregate(emitter, what)
         case CallWithObject(helper=helper, path=path):
-            emit_object(emitter.asm, path)
+            absent, done = emitter.asm.new_label("absent"), emitter.asm.new_label("called")
+            emit_object(emitter.asm, path, absent)
             emitter.asm.call(helper)
+            emitter.asm.goto(done)
+            emitter.asm.label(absent)
+            emitter.asm.mov(R0, 0)
+            emitter.asm.label(done)
         case MapLength():
             _map_length(emitter, what)
         case MapAddress(map=variable, key=key):

@@ -45,12 +45,15 @@ _HELPERS: dict[Helper, tuple[str, tuple[int, int]]] = {
 }
 
 
-def check_kernel(statements: Sequence[Statement], release: str | None = None) -> None:
+def check_kernel(
+    statements: Sequence[Statement], release: str | None = None, *, iterator: bool = False
+) -> None:
     """Check that a kernel can run the statements of a probe.
 
     Args:
         statements: the statements.
         release: of the kernel; None: of this one.
+        iterator: whether an iterator runs them.
 
     Raises:
         NotSupported: it lacks what one of them needs.
@@ -61,5 +64,7 @@ def check_kernel(statements: Sequence[Statement], release: str | None = None) ->
         needs = _SINCE.get(type(node))
         if isinstance(node, CallHelper | CallWithObject):
             needs = _HELPERS.get(node.helper)
+        if iterator and isinstance(node, PathText):  # commit 3d06f34aa89e
+            needs = "path() in an iterator", (5, 12)
         if needs is not None and version < needs[1]:
             raise NotSupported(*needs)

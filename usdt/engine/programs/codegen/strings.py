@@ -32,13 +32,15 @@ __all__ = (
 )
 
 
-def emit_object(asm: Assembler, path: tuple[int, ...]) -> None:
-    """Leave the typed address of an object of the kernel in r1."""
+def emit_object(asm: Assembler, path: tuple[int, ...], absent: str) -> None:
+    """Leave the typed address of an object of the kernel in r1; go to ``absent`` if it is NULL."""
     # The verifier knows the types of what it loads from the context and from what that leads to.
     first, *between, last = path
     asm.load(R1, R6, first)
+    asm.jump(Jump.EQ, R1, 0, absent)
     for offset in between:
         asm.load(R1, R1, offset)
+        asm.jump(Jump.EQ, R1, 0, absent)
     if last:
         asm.add(R1, last)
 
@@ -53,12 +55,14 @@ def emit_path(emitter: ValueEmitter, what: PathText, place: Place, *, fill: bool
         asm.store(place.base, place.offset, 0, 1)
     whole = emitter.frame.temporary(size_of(what.type))
     emitter.zero(whole, size_of(what.type))
-    emit_object(asm, what.path)
+    absent = asm.new_label("absent")
+    emit_object(asm, what.path, absent)
     asm.mov(R2, whole.base)
     asm.add(R2, whole.offset)
     asm.mov(R3, size)
     asm.call(Helper.D_PATH)
     _copy_text(asm, place, whole, size)
+    asm.label(absent)
 
 
 def emit_text_length(emitter: ValueEmitter, what: TextLength) -> None:

@@ -93,6 +93,11 @@ class ProgramResults:
         self._exited = False
         self._packets: PacketFiles | None = None
 
+    @property
+    def exited(self) -> bool:
+        """Whether the program has called exit()."""
+        return self._exited
+
     def take(self, batch: Sequence[tuple[Event, bytes]]) -> bool:
         """Do what events ask for; the run goes on."""
         self._hits += len(batch)

@@ -150,8 +150,12 @@ class ProgramLoader:
         )
         return self._load(code, spec, variants)
 
-    def load_to_run(self, variant: ProgramVariant) -> Program:
+    def load_to_run(self, variant: ProgramVariant, *, iterator: int = 0) -> Program:
         """Load a program that :meth:`usdt.bpf.program.Program.run` runs; the caller closes it.
+
+        Args:
+            variant: what it does.
+            iterator: the BTF ID of the function of an iterator that runs it instead.
 
         Raises:
             SyscallError: the kernel rejects the program.
@@ -159,7 +163,11 @@ class ProgramLoader:
         accept = replace(self._any_task(), since=0)
         code = generate([variant], accept, sleepable=False, action=self._action)
         self._code.append(code)
-        return ProgramSpec(code, type=ProgType.RAW_TRACEPOINT, name="usdt").load(self._maps)
+        spec = ProgramSpec(code, type=ProgType.RAW_TRACEPOINT, name="usdt")
+        if iterator:
+            kind = AttachType.TRACE_ITER
+            spec = replace(spec, type=ProgType.TRACING, attach_type=kind, function=iterator)
+        return spec.load(self._maps)
 
     def load_indexed(
         self,

@@ -198,6 +198,7 @@ class AddressFunctions(FunctionChecker):
         return self._stack(node, StackKind.USER)
 
     def _stack(self, node: tree.Call, kind: StackKind) -> Value:
+        self.check_stack(node)
         frames = 127
         mode = ""
         for one in self.arguments(node, 0, 2):

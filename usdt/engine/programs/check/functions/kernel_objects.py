@@ -8,7 +8,15 @@ from usdt.arch.locations import TypedContextWord
 from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
 from usdt.btf.types import Composite
-from usdt.engine.compiler.ir import ArgumentValue, Arithmetic, Convert, Deref, Number, PointerExpr
+from usdt.engine.compiler.ir import (
+    ArgumentValue,
+    Arithmetic,
+    Builtin,
+    Convert,
+    Deref,
+    Number,
+    PointerExpr,
+)
 from usdt.engine.compiler.resolve.btf_types import BtfTypes
 from usdt.engine.programs.check.functions.arguments import FunctionChecker
 from usdt.engine.programs.check.nodes import constant
@@ -47,7 +55,7 @@ class KernelObjectFunctions(FunctionChecker):
         first, *rest = self.arguments(node, 1, 2)
         hint = "elsewhere str() of a dentry's d_name.name is the name of a file"
         path = self._path_to(first, "path()", "path", "struct path", hint)
-        if self.site.function not in _WITH_PATHS:
+        if self.site.kind != "iter" and self.site.function not in _WITH_PATHS:
             allowed = ", ".join(sorted(_WITH_PATHS))
             reason = f"the kernel allows it in {allowed}, not in {self.site.function}"
             raise self.error(node, f"path(): {reason}")
@@ -82,17 +90,19 @@ class KernelObjectFunctions(FunctionChecker):
     ) -> tuple[int, ...]:
         # Where the object is; see CallWithObject. The kernel checks types from the arguments on,
         # so that there is no way over variables and casts.
-        if self.site.kind not in ("fentry", "fexit"):
-            reason = f"the kernel knows the types of arguments in fentry and fexit alone; {hint}"
-            raise self.error(node, f"{function}: {reason}")
+        root = {"fentry": "args", "fexit": "args", "iter": "ctx"}.get(self.site.kind)
+        if root is None:
+            reason = "the kernel knows the types of arguments in fentry, fexit and iter alone"
+            raise self.error(node, f"{function}: {reason}; {hint}")
         inner: tree.Expression | tree.Type = node
         while isinstance(inner, tree.Member):
             inner = inner.object
         value = self.value(node)
         address = value.address.node if isinstance(value, Read) else _node(value)
         path = None if address is None else _path(address)
-        if not isinstance(inner, tree.Identifier) or inner.name != "args" or path is None:
+        if not isinstance(inner, tree.Identifier) or inner.name != root or path is None:
             reason = "takes an argument of the function, or what its members lead to: args.NAME"
+            reason = reason if root == "args" else "takes what members of ctx lead to: ctx->NAME"
             raise self.error(node, f"{function} {reason}")
         if wanted not in _begins_with(value.type):
             raise self.error(node, f"{function} takes a {what}, not {spelled(value.type)}")
@@ -109,6 +119,8 @@ def _path(node: Node) -> list[int] | None:
             return _path(inner)
         case ArgumentValue(fetch=TypedContextWord(offset=offset, size=size)) if size == _WORD:
             return [offset, 0]
+        case Builtin(name="ctx"):
+            return [0]
         case Arithmetic(op="+", left=inner, right=Number(value=further)):
             found = _path(inner)
             return None if found is None else [*found[:-1], found[-1] + further]
