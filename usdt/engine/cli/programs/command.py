@@ -21,6 +21,29 @@ class _Format(click.Choice):  # type: ignore[type-arg]  # click 8.1 has none
         return super().convert(value, param, ctx)
 
 
+def _misspelt(name: str, known: list[str]) -> bool:
+    # Whether an option of the command is meant, as click then says.
+    from difflib import get_close_matches  # noqa: PLC0415 - few programs have options
+
+    return bool(get_close_matches(name, known, cutoff=0.75))
+
+
+class _Command(click.Command):
+    # Options that are none of the command's are those of the program, as behind a --.
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        known = [name for one in options for name in one.opts]
+        valued = {name for one in options if not one.is_flag and not one.count for name in one.opts}
+        end = args.index("--") if "--" in args else len(args)
+        own: list[str] = []
+        given: list[str] = []
+        for before, word in zip(["", *args], args[:end], strict=False):
+            name = word.partition("=")[0]
+            of_program = name.startswith("--") and name not in known and before not in valued
+            (given if of_program and not _misspelt(name, known) else own).append(word)
+        return super().parse_args(ctx, [*own, "--", *args[end + 1 :], *given])
+
+
 # \b keeps click from filling the paragraph below it.
 _HELP = """Run a program in bpftrace's language.
 
@@ -34,7 +57,7 @@ usdt run -e 'profile:hz:99 { @[kstack] = count(); }'
 """
 
 
-@click.command(help=_HELP)
+@click.command(cls=_Command, help=_HELP)
 @click.argument("words", nargs=-1, metavar="[SCRIPT] [ARGS]...")
 @click.option("-e", "text", metavar="PROGRAM", help="Run this text instead of a script.")
 @program_process_option

@@ -84,9 +84,10 @@ def _source(values: dict[str, Any]) -> tuple[Source, list[str]]:
     words = list(values["words"])
     if values["text"] is not None:
         return Source(values["text"], "-e"), words
-    if not words:
+    path = next((word for word in words if not word.startswith("--")), None)
+    if path is None:
         raise click.UsageError("expected a SCRIPT, or a program with -e")
-    path = words.pop(0)
+    words.remove(path)
     if path == "-":
         return Source(sys.stdin.read(), "standard input"), words
     try:
