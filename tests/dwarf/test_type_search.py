@@ -10,9 +10,12 @@ from debug_programs import CXX_SOURCE, compiled, layout
 from skips import need_program
 
 from usdt.dwarf.index import index, type_search
+from usdt.dwarf.index.abbrev_skim import TYPE, AbbrevDecl, AbbrevSection
 from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units.constants import TypeKind
+from usdt.dwarf.units.errors import DwarfError
+from usdt.dwarf.units.forms import UnitEncoding, read_uleb128
 from usdt.elf.file import ElfFile
 
 if TYPE_CHECKING:
@@ -45,6 +48,50 @@ def test_it_finds_what_the_index_has(
         assert len(listed) > 5
         assert found == listed
         assert all(search.find(kind, "absent_everywhere") is None for kind in TypeKind)
+
+
+@pytest.mark.parametrize(("compiler", "options"), BUILDS)
+def test_declarations_of_types_are_those_of_whole_tables(
+    tmp_path: Path, compiler: str, options: tuple[str, ...]
+) -> None:
+    source = {"source": CXX_SOURCE} if compiler == "g++" else {}
+    program = compiled(tmp_path, compiler, *options, **source)
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+        main = info._files.main
+        section = AbbrevSection(main.abbreviation_bytes, "program")
+        for header in main.headers:
+            table = section.table(header.abbreviations, header.encoding)
+            whole = [*table.short.values(), *table.long.values()]
+            wanted = {one for one in whole if isinstance(one, AbbrevDecl) and one.interest == TYPE}
+            found = list(section.types(header.abbreviations, header.encoding))
+            assert {decl for _, decl in found} == wanted != set()
+            assert all(table[read_uleb128(code, 0)[0]] is decl for code, decl in found)
+
+
+#: A structure with children, a name and a size; a variable with a name.
+STRUCTURE, VARIABLE = b"\x13\1\x03\x0e\x0b\x0b\0\0", b"\x34\0\x03\x0e\0\0"
+
+
+@pytest.mark.parametrize(
+    ("data", "codes"),
+    [
+        pytest.param(b"\1" + STRUCTURE + b"\2" + VARIABLE + b"\0", [b"\1"], id="a type first"),
+        pytest.param(b"\x81\1" + STRUCTURE + b"\0", [b"\x81\1"], id="a code of two bytes"),
+        pytest.param(b"\2" + VARIABLE + b"\0", [], id="no type"),
+        pytest.param(b"\0" + STRUCTURE, [], id="empty"),
+        pytest.param(b"\1" + STRUCTURE, None, id="without an end"),
+        pytest.param(b"\1" + STRUCTURE[:-3] + b"\0", None, id="cut within a type"),
+        pytest.param(b"\2" + VARIABLE[:-1], None, id="cut within a variable"),
+        pytest.param(b"", None, id="outside the section"),
+    ],
+)
+def test_declarations_of_types_in_a_table(data: bytes, codes: list[bytes] | None) -> None:
+    types = AbbrevSection(data, "program").types(0, UnitEncoding("little", 8, 4, 5))
+    if codes is None:
+        with pytest.raises(DwarfError, match="damaged table of abbreviations at 0x0"):
+            list(types)
+    else:
+        assert [code for code, _ in types] == codes
 
 
 def test_a_type_needs_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.forms import EntryLayout, UnitEncoding, read_declaration, read_uleb128
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
 __all__ = (
     "FUNCTION",
@@ -43,6 +43,15 @@ _PAIR = rb"(?!\0\0)" + _LEB128 + rb"(?:\x21" + _LEB128 + rb"|(?!\x21)" + _LEB128
 _REST = _LEB128 + rb"[\0\1](?>(?:(?>(?:" + _PLAIN + rb"){1,1024})|" + _PAIR + rb"){0,1024})\0\0"
 _DECLARATION = re.compile(b"(" + _CODE + b")(" + _REST + b")", re.DOTALL)
 _TABLE = re.compile(b"(?>(?:" + _CODE + _REST + b"){1,65536})(?=\0)", re.DOTALL)
+# Declarations of other entries than types, then one of a type or the end of the table.
+_TYPE_TAG = b"[" + re.escape(bytes(sorted(TYPE_KINDS))) + b"]"
+_TYPES = re.compile(
+    rb"(?>(?:" + _CODE + rb"(?!" + _TYPE_TAG + rb")" + _REST + rb"){0,65536})"
+    rb"(?:(" + _CODE + rb")(" + _REST + rb")|(?=\0))",
+    re.DOTALL,
+)
+_MAX_TYPES = 1 << 16
+_MAX_TABLE = 1 << 20  # bytes, where only types are of interest
 _MAX_DECLARATIONS = 1 << 18
 _EXPRESSIONS = frozenset((Form.EXPRLOC, Form.BLOCK, Form.BLOCK1, Form.BLOCK2, Form.BLOCK4))
 
@@ -161,23 +170,53 @@ class AbbrevSection:
             return self._last[2]
         whole = _TABLE.match(self._data, offset)
         if whole is None:
-            raise DwarfError(f"{self._name}: damaged table of abbreviations at {offset:#x}")
+            raise self._damaged(offset)
         known = self._known.setdefault(encoding, {})
         found = AbbrevTable()
         short, long = found.short, found.long
         # If several declarations have the same code, the first one is used.
         for code, raw in reversed(_DECLARATION.findall(whole[0])):
-            decl = known.get(raw)
-            if decl is None:
-                if len(known) >= _MAX_DECLARATIONS:
-                    known.clear()
-                decl = known[raw] = AbbrevDecl(raw, encoding)
+            decl = known.get(raw) or self._decode(known, raw, encoding)
             if len(code) == 1:
                 short[code[0]] = decl.skip
             else:
                 long[read_uleb128(code, 0)[0]] = decl.skip
         self._last = (offset, encoding, found)
         return found
+
+    def types(self, offset: int, encoding: UnitEncoding) -> Iterator[tuple[bytes, AbbrevDecl]]:
+        """Yield the declarations of types with a name in the table at an offset, with their codes.
+
+        Nothing is decoded of other declarations, which are most. A code that occurs twice is
+        yielded twice.
+
+        Raises:
+            DwarfError: the table is damaged, or longer than 1 MiB.
+        """
+        known = self._known.setdefault(encoding, {})
+        at, end = offset, offset + _MAX_TABLE
+        for _ in range(_MAX_TYPES):
+            match = _TYPES.match(self._data, at, end)
+            if match is None:
+                break
+            at = match.end()
+            code, raw = match.groups()
+            if code is None:
+                return
+            decl = known.get(raw) or self._decode(known, raw, encoding)
+            if decl.interest == TYPE:
+                yield code, decl
+        raise self._damaged(offset)
+
+    @staticmethod
+    def _decode(known: dict[bytes, AbbrevDecl], raw: bytes, encoding: UnitEncoding) -> AbbrevDecl:
+        if len(known) >= _MAX_DECLARATIONS:
+            known.clear()
+        found = known[raw] = AbbrevDecl(raw, encoding)
+        return found
+
+    def _damaged(self, offset: int) -> DwarfError:
+        return DwarfError(f"{self._name}: damaged table of abbreviations at {offset:#x}")
 
 
 class AbbrevTable:

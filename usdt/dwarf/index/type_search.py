@@ -7,12 +7,11 @@ entries. Most types are found in one of the first units; what is not found is no
 
 from __future__ import annotations
 
-import itertools
 import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.text import encoded
-from usdt.dwarf.index.abbrev_skim import TYPE, AbbrevDecl, AbbrevSection
+from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.units import cache
@@ -21,9 +20,9 @@ from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from usdt.dwarf.index.abbrev_skim import AbbrevTable
+    from usdt.dwarf.index.abbrev_skim import AbbrevDecl
     from usdt.dwarf.index.files import DebugFiles
     from usdt.dwarf.units.sections import SectionBytes
     from usdt.dwarf.units.units import UnitHeader
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ("NotSearchable", "TypeSearch")
 
 _PIECE = 1 << 20  # bytes that are searched at once
+_AHEAD = 16 << 20  # bytes without an answer, after which more are decompressed in a thread
 _MAX_ENDS = 8  # strings with the same end; of more, not all are tried
 _MAX_STRINGS = 1 << 16  # that end with a name
 _MAX_WHOLE = 32  # strings that are a name or a part of it
@@ -158,7 +158,8 @@ class TypeSearch:
 
     def _hits(self, patterns: list[bytes]) -> Iterator[int]:
         # Yields the positions of any of the patterns, nearly sorted.
-        data = self._main.sections[".debug_info"]
+        sections = self._main.sections
+        data = sections[".debug_info"]
         overlap = max(map(len, patterns)) - 1
         hits = 0
         for start in range(0, len(data), _PIECE):
@@ -166,6 +167,8 @@ class TypeSearch:
             self._searched += len(piece)
             if self._searched > _MAX_SEARCHED:
                 raise NotSearchable("an index costs less")
+            if start == _AHEAD:
+                sections.read_ahead(".debug_info")
             found = sorted({start + at for one in patterns for at in _in_piece(piece, one)})
             hits += len(found)
             if hits > _MAX_HITS:
@@ -187,7 +190,7 @@ class TypeSearch:
             if self._abbreviations is None:
                 self._abbreviations = AbbrevSection(self._main.abbreviation_bytes, self._files.name)
             at = header.abbreviations + self._main.bases.get("abbrev", 0)
-            made = _NamesAt(self._abbreviations.table(at, header.encoding))
+            made = _NamesAt(self._abbreviations.types(at, header.encoding))
             found = self._tables[header.at] = made
         return found
 
@@ -225,42 +228,39 @@ def _load(files: DebugFiles) -> dict[str, DiePosition | None]:
 class _NamesAt:
     # Where the names of types are in the entries of a unit: for each kind, the codes of its
     # abbreviations and the bytes between code and name.
-    def __init__(self, table: AbbrevTable) -> None:
+    def __init__(self, declarations: Iterable[tuple[bytes, AbbrevDecl]]) -> None:
         self._places: dict[str, list[tuple[bytes, int]]] = {}
         self._unknown: set[str] = set()  # kinds with names elsewhere
-        for code, decl in itertools.chain(table.short.items(), table.long.items()):
-            if isinstance(decl, AbbrevDecl) and decl.interest == TYPE:
-                if decl.has_specification or decl.name is None or decl.name[0]:
-                    self._unknown.add(decl.kind)
-                else:
-                    place = _uleb128(code), decl.name[1]
-                    self._places.setdefault(decl.kind, []).append(place)
+        self._longest = 0  # bytes before a name, with the code
+        for code, decl in declarations:
+            if decl.has_specification or decl.name is None or decl.name[0]:
+                self._unknown.add(decl.kind)
+            else:
+                fixed = decl.name[1]
+                self._places.setdefault(decl.kind, []).append((code, fixed))
+                self._longest = max(self._longest, fixed + len(code))
 
     def may_define(self, data: SectionBytes, at: int, kinds: frozenset[str]) -> bool:
         """Return True if what refers to a name at a position may be a type of one of the kinds."""
         if kinds & self._unknown:
             return True
+        before = bytes(data[max(0, at - self._longest) : at])
         return any(
-            data[at - fixed - len(code) : at - fixed] == code
+            fixed <= len(before) and before.endswith(code, 0, len(before) - fixed)
             for kind in kinds
             for code, fixed in self._places.get(kind, ())
         )
 
 
-def _uleb128(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
 def _in_piece(data: bytes, wanted: bytes) -> Iterator[int]:
-    at = data.find(wanted)
+    # bytes.find() compares last bytes first, and most bytes of entries are 0, as the last one of
+    # nearly every offset is: without it the search takes half as long.
+    quick = wanted[:-1] or wanted
+    at = data.find(quick)
     while at >= 0:
-        yield at
-        at = data.find(wanted, at + 1)
+        if data.startswith(wanted, at):
+            yield at
+        at = data.find(quick, at + 1)
 
 
 def _strings(data: SectionBytes, wanted: bytes) -> Iterator[tuple[int, bytes]]:
