@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.pairs import UnpairedCounts
     from usdt.engine.aggregate.planning import ResultColumns
     from usdt.engine.aggregate.spec import Aggregation
-    from usdt.engine.aggregate.stack_keys import StackAddresses
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.plan import ProbePlan
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from usdt.engine.output.stacks import CodeSource
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
+    from usdt.engine.walks.walked import StackAddresses
 
 __all__ = ("AggregateSession", "Row")
 

@@ -7,18 +7,18 @@ kernel with frame pointers. A stack of the kernel is followed by the kernel.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from usdt.arch.unwind_rows import WalkEnd
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
 from usdt.engine.aggregate.codegen.keys import python_map, stack_map, walk_map
-from usdt.engine.aggregate.codegen.walk_state import EXACT_MARK, VALUE_HEADER
 from usdt.engine.aggregate.keys import NO_FRAMES
-from usdt.engine.aggregate.stack_walks import StackWalks
 from usdt.engine.compiler.record.columns import StackColumn
-from usdt.engine.language.tree import MAX_FRAMES, StackKind
+from usdt.engine.language.tree import StackKind
 from usdt.engine.runtime.unwinding import walks_by_tables
+from usdt.engine.walks.stack_walks import StackWalks
+from usdt.engine.walks.walk_state import VALUE_HEADER
+from usdt.engine.walks.walked import StackAddresses, walked_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,55 +29,10 @@ if TYPE_CHECKING:
     from usdt.engine.output.stacks import CodeSource
     from usdt.engine.runtime.attach.requests import AttachRequest
 
-__all__ = ("StackAddresses", "StackKeys")
+__all__ = ("StackKeys",)
 
 
 _STACK_BUCKETS = 1 << 15  # fewest buckets of the map of stacks
-
-
-class StackAddresses(NamedTuple):
-    """The addresses of a stack.
-
-    Attributes:
-        addresses: innermost first.
-        exact: positions of addresses that are no return addresses.
-        reason: why it ends before its outermost function; "" if it does not, or that is not known.
-    """
-
-    addresses: tuple[int, ...] = ()
-    exact: frozenset[int] = frozenset((0,))
-    reason: str = ""
-
-
-_REASONS = {
-    WalkEnd.OUTERMOST: "",
-    WalkEnd.TOO_DEEP: f"more than {MAX_FRAMES} frames",
-    WalkEnd.NO_PROCESS: "the unwind tables of the process were not loaded yet",
-    WalkEnd.NO_MAPPING: "the return address was in no known program or library",
-    WalkEnd.RETURN_PROBE: "a return probe has replaced the return address",
-    WalkEnd.NOT_READ: "the stack could not be read",
-    WalkEnd.NOT_ABOVE: "the caller's stack pointer is not above that of the function",
-    WalkEnd.COMPLEX: "the rule of the unwind table is too complex for the kernel's program",
-    WalkEnd.NO_FRAME_POINTER: "the code has no unwind table, and no frame pointer",
-    WalkEnd.CHANGED: "the mappings of the process changed meanwhile",
-    WalkEnd.NARROW: "unwind tables of 32-bit programs are not read: use --unwind fp",
-    WalkEnd.NO_TABLE_SPACE: "there was no more space for unwind tables",
-}
-
-
-def _walked(data: bytes) -> StackAddresses:
-    """Return the stack in a value of the map of walked stacks."""
-    if not data:
-        return StackAddresses()
-    number, end = VALUE_HEADER.unpack_from(data)
-    words = struct.unpack_from(f"={number}Q", data, VALUE_HEADER.size)
-    if words[:1] == (EXACT_MARK,):  # a thread of the kernel
-        return StackAddresses()
-    exact = frozenset(at for at, word in enumerate(words) if word & EXACT_MARK)
-    addresses = tuple(word & ~EXACT_MARK for word in words)
-    if end == WalkEnd.TOO_DEEP and number < MAX_FRAMES:
-        return StackAddresses(addresses, exact)  # ustack(N) asks for no more
-    return StackAddresses(addresses, exact, _REASONS[WalkEnd(end)])
 
 
 def _followed(data: bytes) -> StackAddresses:
@@ -186,7 +141,7 @@ class StackKeys:
         key = (walk_map if stack.walked else stack_map)(stack.column), stack.number
         if key not in self._known:
             data = maps[key[0]].get(struct.pack("=Q" if stack.walked else "=I", stack.number))
-            self._known[key] = (_walked if stack.walked else _followed)(data or b"")
+            self._known[key] = (walked_addresses if stack.walked else _followed)(data or b"")
         return self._known[key]
 
 

@@ -15,7 +15,6 @@ from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R8, R9, R10, Alu, Jump
 from usdt.cpython.stack_record import SLOT_SIZE
-from usdt.engine.aggregate.codegen.walk import STEP_STACK, emit_walk
 from usdt.engine.aggregate.keys import HEADER, NO_FRAMES
 from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.expressions import (
@@ -59,6 +58,7 @@ from usdt.engine.compiler.record.columns import (
     UnavailableColumn,
 )
 from usdt.engine.language.tree import StackKind
+from usdt.engine.walks.walk import STEP_STACK, emit_walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

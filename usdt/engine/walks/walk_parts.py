@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.unwind_rows import WalkEnd
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, Alu, Jump
-from usdt.engine.aggregate.codegen.walk_state import KEY
+from usdt.engine.walks.walk_state import KEY
 
 if TYPE_CHECKING:
     from usdt.arch.unwinding import Cpu

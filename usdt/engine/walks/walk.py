@@ -15,8 +15,10 @@ from usdt.arch.unwinding import CPUS
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R8, R9, R10, Alu, Jump
-from usdt.engine.aggregate.codegen.find_file import kernel_fields
-from usdt.engine.aggregate.codegen.walk_state import (
+from usdt.engine.compiler.codegen.expressions import KEY_SLOT, READ_SLOT
+from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.walks.find_file import kernel_fields
+from usdt.engine.walks.walk_state import (
     BUSY,
     CACHED,
     EXACT,
@@ -41,9 +43,7 @@ from usdt.engine.aggregate.codegen.walk_state import (
     WALKS,
     WANTED,
 )
-from usdt.engine.aggregate.codegen.walk_step import MIX, StepEmitter
-from usdt.engine.compiler.codegen.expressions import KEY_SLOT, READ_SLOT
-from usdt.engine.compiler.codegen.map_calls import emit_map_call
+from usdt.engine.walks.walk_step import MIX, StepEmitter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from usdt.arch.unwinding import Cpu
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
-    from usdt.engine.aggregate.codegen.find_file import KernelFields
+    from usdt.engine.walks.find_file import KernelFields
 
 __all__ = ("STEP_STACK", "emit_walk")
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from usdt.arch.unwind_rows import BY_FRAME_POINTER, MAX_SLOT, Special, WalkEnd
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, Alu, Jump
-from usdt.engine.aggregate.codegen.find_file import emit_find_file
-from usdt.engine.aggregate.codegen.walk_parts import StepParts
-from usdt.engine.aggregate.codegen.walk_state import (
+from usdt.engine.language.tree import MAX_FRAMES
+from usdt.engine.walks.find_file import emit_find_file
+from usdt.engine.walks.walk_parts import StepParts
+from usdt.engine.walks.walk_state import (
     CACHED,
     EXACT,
     FP,
@@ -45,13 +46,12 @@ from usdt.engine.aggregate.codegen.walk_state import (
     VALUE,
     VALUE_HEADER,
 )
-from usdt.engine.language.tree import MAX_FRAMES
 
 if TYPE_CHECKING:
     from usdt.arch.unwinding import Cpu
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
-    from usdt.engine.aggregate.codegen.find_file import KernelFields
+    from usdt.engine.walks.find_file import KernelFields
 
 __all__ = ("MIX", "RangeKind", "StepEmitter")
 

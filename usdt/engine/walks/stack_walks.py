@@ -23,8 +23,8 @@ from usdt.arch.unwind_rows import ROW
 from usdt.base.closeable import Closeable
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
-from usdt.engine.aggregate.codegen.find_file import FILE, FILES, file_key
-from usdt.engine.aggregate.codegen.walk_state import (
+from usdt.engine.walks.find_file import FILE, FILES, file_key
+from usdt.engine.walks.walk_state import (
     RANGE,
     RANGE_BITS,
     RANGES,
@@ -37,7 +37,7 @@ from usdt.engine.aggregate.codegen.walk_state import (
     WALKS,
     WANTED,
 )
-from usdt.engine.aggregate.codegen.walk_step import RangeKind
+from usdt.engine.walks.walk_step import RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,7 +19,7 @@ from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R10, Alu, Jump
 from usdt.bpf.features import have_vmlinux_btf
-from usdt.engine.aggregate.codegen.walk_state import CACHED, FILE_KEY, FOUND
+from usdt.engine.walks.walk_state import CACHED, FILE_KEY, FOUND
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
