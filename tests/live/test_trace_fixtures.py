@@ -66,10 +66,9 @@ def _words(program: Fixture, path: Path) -> list[str]:
     # build of libstdc++ has probes.
     if path.name == "oddnames":  # names that are no words of the language
         return [f"{path}:*:*"]
-    # 1000 of its sites where a CPU is emulated, and of one of its two builds: all take 12 s of CPU.
-    if path.name == "many10k" and (patient(1) > 1 or path.parent.name == "stripped"):
+    if path.name == "many10k":  # test_trace_volume.py takes all of its sites: 10 s of CPU
         return ["many10k:p?"]
-    if path.name in ("execer", "many10k", "inline"):
+    if path.name in ("execer", "inline"):
         return [f"{_PROVIDERS.get(path.name, path.name)}:*"]
     program.fire()
     words = words_for(program.hits) + _SILENT.get(path.name, [])
