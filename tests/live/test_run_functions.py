@@ -187,8 +187,6 @@ _REFUSED = {
     'print(len("a"));': "len() takes a map, kstack or ustack, not string[2]",
     "print(__has_key(1, 2));": "__has_key() takes the addresses of a map and of a variable",
     "unwatch(1);": "unwatch(): watchpoints here end with the program",
-    "print(dw_ustack);": "dw_ustack(): programs follow frame pointers",
-    "print(dw_ustack());": "dw_ustack(): programs follow frame pointers",
     "print(typeinfo(1));": "typeinfo is an experiment of bpftrace",
     "print(is_str());": "is_str() takes 1 argument, 0 given",
     'print(comm("a"));': "comm(): expected a number, found string[2]",

@@ -29,24 +29,28 @@ from usdt.engine.programs.codegen.action import (
     ProgramAction,
 )
 from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, array_entries, value_size_of
-from usdt.engine.programs.codegen.names import map_name, scratch_name, stacks_name
+from usdt.engine.programs.codegen.names import map_name, scratch_name, stacks_name, walked_name
 from usdt.engine.programs.iterators import function_of
 from usdt.engine.programs.types import Aggregate, AggregateType, size_of
 from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import RingBufferSession
+from usdt.engine.walks.stack_walks import StackWalks
+from usdt.engine.walks.walk_state import VALUE_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usdt.bpf.link import Link
     from usdt.bpf.program import Program
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.python_processes import PythonProcesses
+    from usdt.engine.output.stacks import CodeSource
     from usdt.engine.programs.check.state import MapState, ProgramState
     from usdt.engine.programs.events import Event
     from usdt.engine.programs.syntax.program import Probe
+    from usdt.engine.programs.types import StackType
     from usdt.engine.runtime.attach.attach_points import AttachPoint
 
 __all__ = ("OWN_SIGNAL", "ProbeRequest", "ProgramSession")
@@ -146,6 +150,7 @@ class ProgramSession(RingBufferSession):
 
     Attributes:
         attached: the number of attached probes, those that patterns have found one by one.
+        code: returns what knows the code of running processes, for dw_ustack().
     """
 
     def __init__(
@@ -165,6 +170,8 @@ class ProgramSession(RingBufferSession):
         self._waiting: list[tuple[ProbeText, list[AttachPoint]]] | None = []
         self._ends: list[tuple[str, Program]] = []
         self._iterators: list[Link] = []
+        self._walks: StackWalks | None = None
+        self.code: Callable[[], CodeSource | None] | None = None
         self._checked: dict[tuple[int, AttachPoint], ProbeBody] = {}
         self.attached = 0
         super().__init__(
@@ -340,6 +347,7 @@ class ProgramSession(RingBufferSession):
         for frames in self.state.stacks:
             spec = MapSpec(MapType.STACK_TRACE, 4, 8 * frames, _STACKS, "stacks")
             self._add_map(stacks_name(frames), spec)
+        self._make_walks()
 
     def _spec(self, found: MapState) -> MapSpec:
         key = 8 if found.key is None else size_of(found.key)
@@ -387,6 +395,46 @@ class ProgramSession(RingBufferSession):
         """Return a map of the kernel; None before it is made."""
         return self._made.get(map_name(found.variable))
 
-    def stacks_of(self, frames: int) -> Map:
-        """Return the map of stacks of so many frames."""
-        return self._made[stacks_name(frames)]
+    def stacks_of(self, type_: StackType) -> Map:
+        """Return the map that has stacks of a type."""
+        return self._made[(walked_name if type_.walked else stacks_name)(type_.frames)]
+
+    # ------------------------------------------------------------ walks
+
+    def _make_walks(self) -> None:
+        # The maps of stacks that are walked by unwind tables, and the tables of known processes.
+        source = self.code() if self.state.walked and self.code is not None else None
+        if source is None:
+            return
+        for frames in self.state.walked:
+            size = VALUE_HEADER.size + 8 * frames
+            self._add_map(walked_name(frames), MapSpec(MapType.HASH, 8, size, _STACKS, "walked"))
+        walks = self._walks = StackWalks(source, every=not self.pids)
+        self._resources.callback(walks.close)
+        walks.update(self.pids)
+        self._attacher.add_maps(walks.maps)
+        for descriptor in walks.descriptors:
+            self.watch(descriptor)
+
+    def _attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
+        if self._walks is not None:
+            files = (one.point.open_path for one in requests if one.point.kernel_target is None)
+            self._walks.load_files(dict.fromkeys(files))
+        return super()._attach(requests)
+
+    def expect(self, pid: int, files: Iterable[str]) -> None:
+        """Load the unwind tables of a process that will start, and of its files."""
+        if self._walks is not None:
+            self._walks.load_files(files)
+            self._walks.update((pid,))
+
+    def closing_notes(self) -> list[str]:
+        """Return the messages as :meth:`BpfSession.closing_notes`, and those about walks."""
+        return [*super().closing_notes(), *(self._walks.notices if self._walks else ())]
+
+    def poll(self, timeout: float) -> list[Any]:
+        """Poll as :meth:`BpfSession.poll` does; also load the unwind tables of new code."""
+        batch = super().poll(timeout)
+        if self._walks is not None:
+            self._walks.update()
+        return batch

@@ -170,13 +170,15 @@ class StructType:
 class StackType:
     """A stack, or a symbol of a process: what is stored is looked up when it is shown.
 
-    A stack is its ID in the map of stacks (s32) and the process (u32); a symbol, which has no
-    frames, is an address (u64) and the process (u64).
+    A stack is its ID in the map of stacks (s32) and the process (u32); one that is walked by unwind
+    tables is its hash (u64) and the process (u64); a symbol, which has no frames, is an address
+    (u64) and the process (u64).
     """
 
     kind: StackKind
     frames: int
     mode: str = ""
+    walked: bool = False
 
 
 @frozen
@@ -252,8 +254,8 @@ def size_of(type_: Type) -> int:
             return aligned(size)
         case BufferType(size=size):
             return _WORD + aligned(size)
-        case StackType(frames=frames):
-            return _WORD if frames else 2 * _WORD
+        case StackType(frames=frames, walked=walked):
+            return _WORD if frames and not walked else 2 * _WORD
         case TupleType(elements=elements):
             return sum(aligned(size_of(one)) for one in elements)
         case ArrayType(element=element, count=count):

@@ -96,6 +96,7 @@ class AttachedProgram:
         self.symbols = LiveSymbols(
             target_provider().symbolizer, self.session.stacks_of, system_call_numbers
         )
+        self.session.code = self.symbols.code
         stack.callback(self.symbols.close)
 
     def _make_session(self, tasks: TaskFilter) -> ProgramSession:

@@ -75,7 +75,6 @@ _SAID = {"errorf": "ERROR", "warnf": "WARNING"}
 _UNSAFE = frozenset(("system", "signal", "signal_thread", "override", "write_user"))
 # What is known of bpftrace and not there, and why
 _REFUSED = {
-    "dw_ustack": "programs follow frame pointers; usdt trace and count --unwind dwarf use tables",
     "override": "not written: few kernels have it (CONFIG_BPF_KPROBE_OVERRIDE)",
     "unwatch": "watchpoints here end with the program: guard the probe by a predicate",
 }
@@ -268,7 +267,7 @@ class CallChecker(
 
 
 #: Functions that may be called without parentheses, besides the built-ins.
-WITHOUT_PARENTHESES = frozenset(("default_str_length", "leader_comm", "leader_tid"))
+WITHOUT_PARENTHESES = frozenset(("default_str_length", "dw_ustack", "leader_comm", "leader_tid"))
 STATEMENTS = frozenset(
     (
         *("assert", "assert_str", "clear", "delete", "exit", "fail", "join", "print", "signal"),

@@ -136,6 +136,7 @@ class ProgramState:
         events: the events by number.
         defined: the types that the program defines.
         stacks: the numbers of frames of the stacks that are recorded.
+        walked: those of the stacks that are walked by unwind tables.
         user_symbols: whether symbols of processes are shown.
         outlive: by probe and name, where the variables are first assigned that are used behind
             the block in which they are made.
@@ -182,6 +183,7 @@ class ProgramState:
         self.events: list[Event] = []
         self.defined: Definitions | None = None
         self.stacks: set[int] = set()
+        self.walked: set[int] = set()
         self.user_symbols = False
         self.variables: dict[tuple[int, int], Type] = {}
         self.outlive: dict[tuple[int, str], int] = {}

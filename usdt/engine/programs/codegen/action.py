@@ -21,7 +21,8 @@ from usdt.engine.programs.codegen.frame import (
 from usdt.engine.programs.codegen.names import scratch_name
 from usdt.engine.programs.codegen.statements import StatementEmitter
 from usdt.engine.programs.codegen.values import CodeOptions
-from usdt.engine.programs.typed import ForMap, If, Loop
+from usdt.engine.programs.typed import ForMap, If, Loop, StackOf
+from usdt.engine.programs.walk import parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,11 +65,17 @@ def scratch_size(statements: Sequence[Statement], *, kernel: bool) -> int:
         TracingError: they need more stack than there is.
     """
     asm = Assembler()
-    frame = Frame(_loops(statements), scratch=True)
+    frame = Frame(_depth(statements), scratch=True)
     _emit(asm, frame, statements, CodeOptions(kernel, 0, atomics=True))
     asm.emit_functions()  # loops use it as well
     used = frame.scratch_used
     return 1 << (used - 1).bit_length() if used else 0
+
+
+def _depth(statements: Sequence[Statement]) -> int:
+    # How many functions call one another at most, beside the first: a step of a walk is one.
+    kinds = (one.type for one in parts(*statements) if isinstance(one, StackOf))
+    return _loops(statements) + any(kind.walked for kind in kinds)
 
 
 def _loops(statements: Sequence[Statement]) -> int:
@@ -127,7 +134,7 @@ class ProgramAction(ActionEmitter):
         body = self.bodies[variant.number]
         if body.iterates:
             _take_object(asm, labels.exit)
-        loops = _loops(body.statements)
+        loops = _depth(body.statements)
         frame = Frame(loops, scratch=bool(body.scratch))
         asm.store(R10, TASK_SLOT, R9)
         # The sign of pid_tgid is 0, which the verifier does not know.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from usdt.engine.programs.variables import MapVariable
 
-__all__ = ("map_name", "scratch_name", "stacks_name")
+__all__ = ("map_name", "scratch_name", "stacks_name", "walked_name")
 
 
 def map_name(variable: MapVariable) -> str:
@@ -18,6 +18,11 @@ def map_name(variable: MapVariable) -> str:
 def stacks_name(frames: int) -> str:
     """Return the name of the map of stacks of so many frames."""
     return f"stacks.{frames}"
+
+
+def walked_name(frames: int) -> str:
+    """Return the name of the map of stacks of so many frames that are walked by unwind tables."""
+    return f"walked.{frames}"
 
 
 def scratch_name(size: int) -> str:

@@ -14,10 +14,11 @@ from usdt.engine.programs.codegen.frame import (
     CONTEXT_SLOT,
     LEFT_SLOT,
     SCRATCH_SLOT,
+    TASK_SLOT,
     Frame,
     Place,
 )
-from usdt.engine.programs.codegen.names import map_name
+from usdt.engine.programs.codegen.names import map_name, walked_name
 from usdt.engine.programs.codegen.strings import emit_concatenated, emit_path
 from usdt.engine.programs.codegen.values import ValueEmitter
 from usdt.engine.programs.events import Event, EventKind
@@ -37,13 +38,14 @@ from usdt.engine.programs.typed import (
     Text,
 )
 from usdt.engine.programs.types import StringType, size_of
+from usdt.engine.walks.walk import emit_walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.engine.programs.codegen.values import CodeOptions
-    from usdt.engine.programs.typed import Bytes, Computed, Padded, PathText, Statement
+    from usdt.engine.programs.typed import Bytes, Computed, Padded, PathText, StackOf, Statement
 
 __all__ = ("StatementEmitter",)
 
@@ -99,6 +101,30 @@ class StatementEmitter(ValueEmitter):
     def path(self, value: PathText, place: Place, *, fill: bool) -> None:
         """Put the path of a file at a place."""
         emit_path(self, value, place, fill=fill)
+
+    def walk(self, value: StackOf, place: Place) -> None:
+        """Put a stack that is walked by unwind tables at a place: its hash, and the process."""
+        # A walk takes r8, and the number of the process from r9.
+        asm, frames, mark = self.asm, value.type.frames, self.frame.mark()
+        lost, done = asm.new_label("lost"), asm.new_label("walked")
+        kept = [(R9, self.frame.push()), *([(R8, self.frame.push())] if self._writing else [])]
+        for register, slot in kept:
+            asm.store(R10, slot, register)
+        process, start = self.frame.push(), self.frame.push()
+        asm.load(R9, self.frame.base, TASK_SLOT)
+        kernel = self.options.kernel
+        name = walked_name(frames)
+        emit_walk(asm, stacks=name, frames=frames, start=start, kernel=kernel, lost=lost)
+        asm.goto(done)
+        asm.label(lost)
+        self.count_lost()
+        for slot in (start, process):
+            asm.store(R10, slot, 0)
+        asm.label(done)
+        for register, slot in kept:
+            asm.load(register, R10, slot)
+        self.copy(Place(R10, start), place, 16)
+        self.frame.release(mark)
 
     def _statement(self, statement: Statement) -> None:
         match statement:

@@ -347,6 +347,8 @@ class ValueEmitter:
                 asm.store(base, offset + 8, R0, 4)
             case PathText():
                 self.path(value, place, fill=fill)
+            case StackOf(type=kind) if kind.walked:
+                self.walk(value, place)
             case StackOf() | UserSymbol():
                 self._with_process(value, place)
             case _:
@@ -358,6 +360,10 @@ class ValueEmitter:
 
     def path(self, value: PathText, place: Place, *, fill: bool) -> None:
         """Put the path of a file at a place."""
+        raise NotImplementedError
+
+    def walk(self, value: StackOf, place: Place) -> None:
+        """Put a stack that is walked by unwind tables at a place: its hash, and the process."""
         raise NotImplementedError
 
     def _choose_bytes(self, value: ChooseBytes, place: Place, *, fill: bool) -> None:

@@ -12,6 +12,8 @@ from usdt.cgroups.known import KnownCgroups
 from usdt.cgroups.labels import CgroupName
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.kernel_symbols import KernelSymbols
+from usdt.engine.output.stacks import CodeSource
+from usdt.engine.walks.walked import StackAddresses, walked_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +34,14 @@ class LiveSymbols:
 
     Args:
         user: makes the source of symbols of processes, when it is first needed.
-        stacks: returns the map of stacks of so many frames.
+        stacks: returns the map that has stacks of a type.
         system_calls: returns the numbers of system calls by name.
     """
 
     def __init__(
         self,
         user: Callable[[], UserSymbols],
-        stacks: Callable[[int], Map],
+        stacks: Callable[[StackType], Map],
         system_calls: Callable[[], Mapping[str, int]],
     ) -> None:
         self._make_user = user
@@ -77,19 +79,37 @@ class LiveSymbols:
         return self._user_symbols().frame(pid, address).symbol or _digits(address)
 
     def stack(self, type_: StackType, number: int, pid: int) -> Sequence[str]:
-        """Return the frames of a stack; none if the kernel recorded none."""
-        data = None if number < 0 else self._stacks(type_.frames).get(struct.pack("=I", number))
-        addresses = [one for (one,) in struct.iter_unpack("=Q", data or b"") if one]
+        """Return the frames of a stack; none if the kernel recorded none.
+
+        The last line of one that was walked says why it ends, if that is not at its outermost one.
+        """
+        found = self._addresses(type_, number)
+        addresses = found.addresses
         if type_.mode == "raw":
             return [f"{one:x}" for one in addresses]
         if type_.kind is StackKind.KERNEL:
             frames = self._kernel_symbols().frames(addresses)
         else:
-            frames = self._user_symbols().frames(pid, addresses)
+            frames = self._user_symbols().frames(pid, addresses, found.exact)
+        end = [f"({found.reason})"] if found.reason else []
         named = zip(frames, addresses, strict=False)
         if type_.mode == "perf":
-            return [f"{address:x} {_named(one, address)}" for one, address in named]
-        return [_named(one, address) for one, address in named]
+            return [*(f"{address:x} {_named(one, address)}" for one, address in named), *end]
+        return [*(_named(one, address) for one, address in named), *end]
+
+    def _addresses(self, type_: StackType, number: int) -> StackAddresses:
+        if number < 0:
+            return StackAddresses()
+        key = struct.pack("=Q" if type_.walked else "=I", number)
+        data = self._stacks(type_).get(key) or b""
+        if type_.walked:
+            return walked_addresses(data)
+        return StackAddresses(tuple(one for (one,) in struct.iter_unpack("=Q", data) if one))
+
+    def code(self) -> CodeSource | None:
+        """Return what knows the code of running processes; None if nothing does."""
+        user = self._user_symbols()
+        return user if isinstance(user, CodeSource) else None
 
     def user_name(self, number: int) -> str:
         """Return the name of a user."""

@@ -21,6 +21,7 @@ from usdt.engine.programs.types import (
     TupleType,
     Type,
     bytes_of,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -85,8 +86,9 @@ def decode(type_: Type, data: bytes, offset: int = 0) -> Any:
             return _array(element, count, data, offset)
         case StructType():
             return _structure(type_, data, offset)
-        case StackType(frames=frames):
-            return struct.unpack_from("=iI" if frames else "=QQ", data, offset)
+        case StackType():
+            form = "=QQ" if size_of(type_) > struct.calcsize("=iI") else "=iI"
+            return struct.unpack_from(form, data, offset)
         case AggregateType() | NoType():
             return None
 

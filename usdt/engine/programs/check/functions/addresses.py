@@ -41,7 +41,7 @@ from usdt.engine.programs.types import (
 )
 
 if TYPE_CHECKING:
-    from usdt.engine.programs.typed import Value
+    from usdt.engine.programs.typed import StackOf, Value
 
 __all__ = ("AddressFunctions",)
 
@@ -197,7 +197,16 @@ class AddressFunctions(FunctionChecker):
     def _call_ustack(self, node: tree.Call) -> Value:
         return self._stack(node, StackKind.USER)
 
-    def _stack(self, node: tree.Call, kind: StackKind) -> Value:
+    def _call_dw_ustack(self, node: tree.Call) -> Value:
+        from usdt.engine.runtime.unwinding import walks_by_tables  # noqa: PLC0415 - few programs
+
+        walks_by_tables("dwarf", kernel=self.site.kernel)
+        made = self._stack(node, StackKind.USER)
+        frames = made.type.frames
+        self.state.walked.add(frames)
+        return replace(made, type=replace(made.type, walked=True))
+
+    def _stack(self, node: tree.Call, kind: StackKind) -> StackOf:
         self.check_stack(node)
         frames = 127
         mode = ""

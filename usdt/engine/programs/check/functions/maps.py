@@ -83,6 +83,8 @@ class MapFunctions(FunctionChecker):
         if not isinstance(value, StackOf):
             reason = f"len() takes a map, kstack or ustack, not {spelled(value.type)}"
             raise self.error(node, reason)
+        if value.type.walked:
+            raise self.error(node, "len() of dw_ustack() is not known at the hit: take ustack()")
         return self.step(TextLength(value), INT64)
 
     def _of_map(self, node: tree.Call, kind: EventKind) -> tuple[Statement, ...]:
