@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fixtures import build
+from program_runs import VALUES
 
 from usdt.base.errors import LanguageError, TracingError
+from usdt.engine.cli.programs.run import run_program
 
 if TYPE_CHECKING:
     from program_runs import Run
@@ -52,6 +54,16 @@ def test_options_that_do_not_fit(run: Run, word: str, reason: str) -> None:
     with pytest.raises(TracingError) as caught:
         run(_TEXT, word)
     assert str(caught.value) == reason
+
+
+def test_options_are_listed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, lines in {
+        _TEXT: ["  --flag", "  --number=10  how many", "  --on", "  --word=x"],
+        "BEGIN { exit(); }": ["  none"],
+    }.items():
+        assert run_program({**VALUES, "text": text, "words": ("--help",)}) == 0
+        assert capsys.readouterr().out.splitlines() == ["Options of the program:", *lines]
+    assert run('BEGIN { print(getopt("help", 1)); exit(); }', "--help=5") == "5\n"
 
 
 def test_defaults_are_constants(run: Run) -> None:

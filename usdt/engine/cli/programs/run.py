@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdt.base.errors import TargetError, TracingError
+from usdt.base.text import printable_lines
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.engine.cli.click_group import say
 
@@ -59,7 +60,13 @@ def run_program(values: dict[str, Any]) -> int:
     )
     if missing_capabilities():
         raise TracingError(f"tracing is not permitted: {privilege_hint()}")
-    return _run(values, prepared)
+    from usdt.engine.programs.check.program import OptionsAsked  # noqa: PLC0415 - not for --help
+
+    try:
+        return _run(values, prepared)
+    except OptionsAsked as options:
+        click.echo(printable_lines(str(options)))
+        return 0
 
 
 def _list(values: dict[str, Any]) -> int:

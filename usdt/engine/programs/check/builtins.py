@@ -226,14 +226,20 @@ class BuiltinChecker(OperatorChecker):
             return Scalar(user, IntegerType(1, signed=False))
         raise self.error(node, f"usermode is not supported yet in probes of the kind {kind}")
 
-    def option(self, node: tree.Call, name: str, default: Value) -> Value:
+    def option(self, node: tree.Call, name: str, default: Value, about: str = "") -> Value:
         """Return the value of an option of the program, which has the type of its default.
+
+        Args:
+            node: the call of getopt().
+            name: the name of the option.
+            default: its value if it is not given.
+            about: what its help says.
 
         Raises:
             LanguageError: the default is no constant.
             TracingError: the option has another type.
         """
-        self.state.asked.add(name)
+        self.state.asked[name] = _usage(name, default), about
         given = self.state.options.get(name, "")
         if isinstance(default, Text):
             return default if name not in self.state.options else _text(given or "")
@@ -264,6 +270,15 @@ _NODE_TYPES = {
     "cgroup": U64,
     **dict.fromkeys(("pid", "tid", "uid", "gid", "cpu"), ValueType(ValueClass.UNSIGNED, 4)),
 }
+
+
+def _usage(name: str, default: Value) -> str:
+    match default:
+        case Text(text=text):
+            return f"--{name}={text.decode('utf-8', 'replace')}"
+        case Scalar(node=Number(value=value), type=kind) if kind != BOOLEAN:
+            return f"--{name}={value}"
+    return f"--{name}"
 
 
 def _text(word: str) -> Text:

@@ -145,7 +145,8 @@ class CallChecker(
         first, *rest = self.arguments(node, 1, 3)
         name = self.text(first, "getopt()").decode("utf-8", "surrogateescape")
         default = self.value(rest[0]) if rest else replace(constant(0), type=BOOLEAN)
-        return self.option(node, name, default)
+        about = self.text(rest[1], "the description of getopt()") if rest[1:] else b""
+        return self.option(node, name, default, about.decode("utf-8", "replace"))
 
     def _shown_as(self, node: tree.Call, shown: ShownAs) -> Scalar:
         (first,) = self.arguments(node, 1, 2)[:1]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.program import Probe
     from usdt.engine.programs.typed import Statement
 
-__all__ = ("ProbeAt", "check", "check_one")
+__all__ = ("OptionsAsked", "ProbeAt", "check", "check_one")
 
 _MOST_PASSES = 64
 
@@ -100,7 +100,16 @@ def _bodies(state: ProgramState, checks: Sequence[_Check]) -> list[ProbeBody]:
     return made
 
 
+class OptionsAsked(TracingError):  # noqa: N818 - no error: --help was given
+    """The options of the program, a line each."""
+
+
 def _check_options(state: ProgramState) -> None:
+    if "help" in state.options and "help" not in state.asked:
+        rows = sorted(state.asked.values())
+        width = max((len(use) for use, _ in rows), default=0)
+        lines = [f"  {use:{width}}  {about}".rstrip() for use, about in rows]
+        raise OptionsAsked("\n".join(["Options of the program:", *(lines or ["  none"])]))
     unknown = [f"--{name}" for name in state.options if name not in state.asked]
     if unknown:
         known = ", ".join(f"--{name}" for name in sorted(state.asked))

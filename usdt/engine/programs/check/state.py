@@ -121,7 +121,7 @@ class ProgramState:
         source: the program, for errors.
         arguments: the arguments of the script: ``$1`` and the following.
         options: those that are written ``--name=value`` or ``--name``, for getopt().
-        asked: the names that the program passes to getopt().
+        asked: the names that the program passes to getopt(), each with its use and description.
         max_string: bytes that str() reads if it is not told, with the NUL.
         began: nanoseconds of CLOCK_MONOTONIC at the start, for ``elapsed``.
         command: the process ID of the command that is traced; 0 without one.
@@ -177,7 +177,7 @@ class ProgramState:
         self.arguments = tuple(word for word in arguments if not re.fullmatch(_OPTION, word))
         found = [match for word in arguments if (match := re.fullmatch(_OPTION, word))]
         self.options: dict[str, str | None] = {match[1]: match[2] for match in found}
-        self.asked: set[str] = set()
+        self.asked: dict[str, tuple[str, str]] = {}
         self.max_string = max_string
         self.maps: dict[str, MapState] = {}
         self.events: list[Event] = []
