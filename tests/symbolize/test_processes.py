@@ -84,6 +84,22 @@ def test_a_return_address_behind_the_last_instruction_belongs_to_the_caller(tell
 
 
 @requires_root
+def test_a_return_address_at_a_start_behind_no_function_belongs_to_it(teller: Path) -> None:
+    # The kernel gives the start of a signal's trampoline as the return address of its handler.
+    with running(teller) as process, Symbolizer() as symbolizer, FileSymbols(str(teller)) as file:
+        start = told(process)["exported"]
+        bias = start - symbolizer.frame(process.pid, start).link_address
+        near = range(start - bias - 0x400, start - bias + 0x400)
+        firsts = [one for one in near if (f := file.find(one)) and f.address == one]
+        alone = [one for one in firsts if file.find(one - 1) is None]
+        assert alone, "a function behind padding"
+        addresses = [start + 4, *(bias + one for one in alone)]
+        _, *found = symbolizer.frames(process.pid, addresses)
+        assert [(one.symbol, one.offset, one.link_address) for one in found] == [
+            (symbol.name, 0, one) for one in alone if (symbol := file.find(one))
+        ]
+
+
 def test_a_deleted_program(tmp_path: Path) -> None:
     program = compiled(tmp_path, TELLER, "-O0")
     with running(program) as process, Symbolizer() as symbolizer:

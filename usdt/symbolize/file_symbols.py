@@ -148,11 +148,13 @@ class FileSymbols(Closeable):
 
     def find(self, address: int) -> ElfSymbol | None:
         """Return the symbol that covers a link-time address."""
-        if address not in self._found:
+        try:
+            return self._found[address]
+        except KeyError:
             if len(self._found) >= _MAX_FOUND:
                 self._found.clear()
-            self._found[address] = self._symbols.find(address)
-        return self._found[address]
+            found = self._found[address] = self._symbols.find(address)
+            return found
 
     def variable(self, name: str) -> int | None:
         """Return the link-time address of a variable that the file exports."""

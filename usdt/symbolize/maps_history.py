@@ -91,8 +91,10 @@ class MapsHistory:
         """Return the current mapping of an address; with ``before``, the latest that covered it."""
         if self.outdated and not before:
             return None
-        for starts, mappings in self._past if before else self._past[:1]:
+        for starts, mappings in self._past:
             at = bisect.bisect_right(starts, address) - 1
             if at >= 0 and address < mappings[at].end:
                 return mappings[at]
+            if not before:
+                return None
         return None

@@ -165,12 +165,10 @@ class ProcessMaps:
 
     def symbols(self, mapping: Mapping) -> FileSymbols | None:
         """Return the symbols of a mapping's file; None if it has none, or it cannot be read."""
-        if mapping.path == "[vdso]":
-            return self._files.get(_VDSO)
         if not mapping.inode:
-            return None
+            return self._files.get(_VDSO) if mapping.path == "[vdso]" else None
         file = mapping.device, mapping.inode
-        if file in self._recorded:  # looked for when it is first needed
+        if self._recorded and file in self._recorded:  # looked for when it is first needed
             self._files[file] = self._cache.recorded(*self._recorded.pop(file))
         return self._files.get(file)
 

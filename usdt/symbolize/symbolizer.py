@@ -47,6 +47,7 @@ __all__ = ("Symbolizer",)
 _MAX_PROCESSES = 1 << 14  # beyond this, the least recently used process is dropped
 _MAX_RESTORED = 1 << 20  # mappings and JIT-compiled functions of all restored processes
 _MAX_CACHED = 1 << 18  # cached addresses per process
+_MAX_MODULES = 1 << 10  # paths of files whose names are kept
 _MAX_REPORTED = 10  # processes that ended early and are named in messages
 
 
@@ -131,11 +132,11 @@ class Symbolizer(Closeable):
         history = process.history
         if history.has_jit_code and any(is_jit_code(history.find(one)) for one in addresses):
             process.java.suggest_frame_pointers()
-        return [
-            frame
-            for depth, address in enumerate(addresses)
-            for frame in self._frames(process, address, address if depth in exact else address - 1)
-        ]
+        found: list[Frame] = []
+        for depth, address in enumerate(addresses):
+            within = address if depth in exact else address - 1
+            found += process.frames.get((address, within)) or self._frames(process, address, within)
+        return found
 
     def frame(self, pid: int, address: int) -> Frame:
         """Return the frame of the function at an address, not of functions inlined there."""
@@ -375,8 +376,9 @@ class Symbolizer(Closeable):
             if len(process.frames) >= _MAX_CACHED:
                 process.frames.clear()
             found = self._look_up(process, address, within)
-            if not found[-1].symbol and within != address:
-                # A signal handler returns to the first instruction of its trampoline.
+            last = found[-1]
+            if within != address and not last.symbol and not last.file_id:
+                # A signal's trampoline, as in _look_up(), in memory without a file.
                 exact = self._look_up(process, address, address)
                 found = exact if exact[-1].symbol else found
             process.frames[key] = found
@@ -390,17 +392,15 @@ class Symbolizer(Closeable):
             if is_jit_code(mapping) and process.jit.find(within) is None:
                 self._request_map(process, missing=True)
             return (_jit_frame(process, mapping, address, within),)
+        exact = link + address - within
         symbol = file.find(link)
-        offset = address - within + link - (0 if symbol is None else symbol.address)
-        name = "" if symbol is None else demangle(symbol.name)
-        frame = Frame(
-            address,
-            name,
-            offset,
-            _module(mapping),
-            file_id=file.file_id,
-            link_address=address - within + link,
-        )
+        if symbol is None and exact != link:
+            # A signal handler returns to the first instruction of its trampoline.
+            symbol = file.find(exact)
+            link = link if symbol is None else exact
+        name, start = ("", 0) if symbol is None else (demangle(symbol.name), symbol.address)
+        module, file_id = _module(mapping.path), file.file_id
+        frame = Frame(address, name, exact - start, module, file_id=file_id, link_address=exact)
         return self._with_lines(frame, file, link) if self.lines else (frame,)
 
     def _locate(
@@ -468,10 +468,11 @@ def _jit_frame(process: ProcessMaps, mapping: Mapping, address: int, within: int
     at = address - mapping.start + mapping.offset
     link = at if file_id else 0
     if mapping.inode:
-        return Frame(address, "", at, _module(mapping), file_id=file_id, link_address=link)
+        return Frame(address, "", at, _module(mapping.path), file_id=file_id, link_address=link)
     special = mapping.path if mapping.path.startswith("[") else "[anon]"
     return Frame(address, "", 0, special, file_id=file_id, link_address=link)
 
 
-def _module(mapping: Mapping) -> str:
-    return os.path.basename(mapping.path) or mapping.path
+@functools.lru_cache(maxsize=_MAX_MODULES)
+def _module(path: str) -> str:
+    return os.path.basename(path) or path
