@@ -51,6 +51,7 @@ USDT = Path(sys.executable).parent / "usdt"
 BPFTRACE = shutil.which("bpftrace")
 SCRIPT = 'usdt:%s:loop:hit { printf("%%ld %%d\\n", arg0, arg1); }'
 ATTACH_SECONDS = 20.0
+PARTS = 20  # of the hits of a run
 SETTLE_SECONDS = 0.5  # a tracer may attach a second probe at the same place
 END_SECONDS = 120.0
 
@@ -73,8 +74,8 @@ class Loop:
 
     @classmethod
     def start(cls, hits: int) -> Loop:
-        """Start the program; it waits for a line before it fires."""
-        command = [str(LOOP), "-n", str(hits), "-w", "-q"]
+        """Start the program, which fires ``hits`` in :data:`PARTS` parts, each when it is told."""
+        command = [str(LOOP), "-n", str(max(1, hits // PARTS)), "-w", "-q"]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
@@ -90,9 +91,17 @@ class Loop:
         return self.output.readline()
 
     def fire(self) -> float:
-        """Fire all hits; return nanoseconds per hit by the program's own clock."""
+        """Fire all hits; return nanoseconds per hit of the cheapest part, by the program's clock.
+
+        What else runs on the machine only adds to what a hit costs.
+        """
+        return min(self._fire_part() for _ in range(PARTS))
+
+    def _fire_part(self) -> float:
         self.input.write("fire\n")
-        return float(json.loads(self.read())["ns_per_hit"])
+        nanoseconds = float(json.loads(self.read())["ns_per_hit"])
+        self.read()  # "done"
+        return nanoseconds
 
     def end(self) -> None:
         """Let the program end, and wait for it."""
@@ -349,7 +358,8 @@ def cost_of_a_hit(hits: int, rounds: int) -> None:
             nanoseconds, outcome = one_run(watch, hits)
             series[name].nanoseconds.append(nanoseconds)
             series[name].outcomes.append(outcome)
-    print(f"cost of a hit: {hits:,} hits of two arguments, median (range) of {rounds} rounds")
+    print(f"cost of a hit: {hits:,} hits of two arguments, the cheapest of {PARTS} parts,"
+        f" median (range) of {rounds} rounds")
     for name, one in series.items():
         spread = f"({min(one.nanoseconds):.1f}–{max(one.nanoseconds):.1f})"
         print(f"  {name:21} {one.median:9.1f} ns {spread:19}{_delivery(one)}")

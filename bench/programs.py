@@ -77,7 +77,7 @@ def programs(
         start_to_exit: runs a command; returns its seconds and MiB.
     """
     tools = {"usdt": str(USDT)} | ({"bpftrace": BPFTRACE} if BPFTRACE else {})
-    print(f"programs: {hits:,} hits, median of {rounds} rounds")
+    print(f"programs: {hits:,} hits, cheapest part, median of {rounds} rounds")
     for name, clauses in _PROGRAMS.items():
         found: dict[str, list[float]] = {tool: [] for tool in tools}
         words: dict[str, str] = {}
