@@ -33,6 +33,7 @@ from debuginfo import debug_files
 from programs import programs
 from providers import providers
 from rendering import rendering
+from rings import rings
 from scale import scale
 from spans import spans
 from stacks import stacks
@@ -91,10 +92,7 @@ class Loop:
         return self.output.readline()
 
     def fire(self) -> float:
-        """Fire all hits; return nanoseconds per hit of the cheapest part, by the program's clock.
-
-        What else runs on the machine only adds to what a hit costs.
-        """
+        """Fire all hits; return nanoseconds per hit of the cheapest part: what else runs adds."""
         return min(self._fire_part() for _ in range(PARTS))
 
     def _fire_part(self) -> float:
@@ -358,8 +356,10 @@ def cost_of_a_hit(hits: int, rounds: int) -> None:
             nanoseconds, outcome = one_run(watch, hits)
             series[name].nanoseconds.append(nanoseconds)
             series[name].outcomes.append(outcome)
-    print(f"cost of a hit: {hits:,} hits of two arguments, the cheapest of {PARTS} parts,"
-        f" median (range) of {rounds} rounds")
+    print(
+        f"cost of a hit: {hits:,} hits of two arguments, the cheapest of {PARTS} parts,"
+        f" median (range) of {rounds} rounds"
+    )
     for name, one in series.items():
         spread = f"({min(one.nanoseconds):.1f}–{max(one.nanoseconds):.1f})"
         print(f"  {name:21} {one.median:9.1f} ns {spread:19}{_delivery(one)}")
@@ -435,7 +435,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.py", description="usdt beside bpftrace")
     parser.add_argument("--hits", type=int, default=1_000_000, help="hits of one run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
-    parts = ["hit", "cgroup", "span", "stack", "program", "start", "attach", "debuginfo", "fire"]
+    parts = [
+        "hit",
+        "cgroup",
+        "span",
+        "stack",
+        "program",
+        "start",
+        "attach",
+        "debuginfo",
+        "fire",
+        "rings",
+    ]
     parser.add_argument("--only", choices=[*parts, "render", "scale"], help="one comparison")
     options = parser.parse_args()
     if os.geteuid():
@@ -474,6 +485,8 @@ def main() -> None:
         debug_files(options.rounds)
     if options.only in (None, "fire"):
         providers(options.rounds)
+    if options.only in (None, "rings"):
+        rings(options.hits, options.rounds)
     if options.only in (None, "render"):
         rendering()
     if options.only in (None, "scale"):

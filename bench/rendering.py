@@ -10,7 +10,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from usdt.bpf.ringbuf import HEADER
+from usdt.bpf.rings.ringbuf import HEADER
 from usdt.btf.lookup import find_type
 from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.language import parse_probe

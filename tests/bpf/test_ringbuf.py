@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usdt.base.errors import TracingError
-from usdt.bpf.ringbuf import (
+from usdt.bpf.rings.ringbuf import (
     BUSY,
     DISCARD,
     HEADER,
@@ -170,7 +170,7 @@ def test_a_record_submitted_while_headers_are_read_is_never_torn(
         memory.submit(16, b"submit!!")
         return ready
 
-    monkeypatch.setattr("usdt.bpf.ringbuf.committed_size", meanwhile)
+    monkeypatch.setattr("usdt.bpf.rings.ringbuf.committed_size", meanwhile)
     taken = [memory.reader.take(), memory.reader.take()]
     assert [len(data) for data in taken] == [first, second]
     assert b"".join(taken) == memory.data

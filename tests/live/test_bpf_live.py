@@ -349,7 +349,7 @@ from usdt.bpf import features
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.base.errors import SyscallError
 from usdt.bpf.maps import MapSpec
-from usdt.bpf.ringbuf import RingBuffer
+from usdt.bpf.rings.ringbuf import RingBuffer
 from usdt.bpf._uapi import MapType
 from usdt.bpf._syscall import perf_attribute, perf_event_open
 

@@ -1,4 +1,4 @@
-"""usdt.bpf.ringbuf against the running kernel: wrap-around, loss, wake-ups, records never torn."""
+"""The ring buffer against the running kernel: wrap-around, loss, wake-ups, records never torn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from usdt.bpf.asm.assembler import Assembler, Code
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, Jump
 from usdt.bpf.link import UprobeSite, attach_uprobe_multi
 from usdt.bpf.program import ProgramSpec
-from usdt.bpf.ringbuf import HEADER, RingBuffer
+from usdt.bpf.rings.ringbuf import HEADER, RingBuffer
 from usdt.probes.probe import read_probes
 
 pytestmark = pytest.mark.usefixtures("ringbuf", "cookies")

@@ -35,7 +35,7 @@ from usdt.bpf.link import (
 )
 from usdt.bpf.maps import Map, MapSpec
 from usdt.bpf.program import ProgramSpec
-from usdt.bpf.ringbuf import BUSY, DISCARD, HEADER, RingBuffer, equal_runs
+from usdt.bpf.rings.ringbuf import BUSY, DISCARD, HEADER, RingBuffer, equal_runs
 from usdt.probes.probe import Site, read_probes
 
 if TYPE_CHECKING:

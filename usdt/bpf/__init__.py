@@ -6,7 +6,7 @@ Each module is one concept. A *spec* is a value, made and tested without a kerne
 asm/                       instructions: assembled, encoded, shown as text
 program, maps              specs and objects; ``objects``: those that others made, and BTF objects
 link, kprobes              attaching to user space, tracepoints, functions and iterators; ``rcu``
-ringbuf                    the BPF ring buffer
+rings/                     the BPF ring buffer; several of them, read as one
 perf/                      counters that run programs; mappings, execs and forks of all processes
 features                   what the kernel supports; ``optimized_nops``: by a trial of its probes
 capabilities, privileges   what this process lacks; what each thing needs, and giving up the rest

@@ -102,6 +102,7 @@ class MapType(enum.IntEnum):
     STACK_TRACE = 7
     LRU_HASH = 9
     LRU_PERCPU_HASH = 10
+    ARRAY_OF_MAPS = 12
     RINGBUF = 27  # Linux 5.8
 
 

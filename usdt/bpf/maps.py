@@ -51,15 +51,18 @@ class MapSpec:
     name: str = ""
     flags: int = 0
 
-    def create(self) -> Map:
+    def create(self, inner: Map | None = None) -> Map:
         """Create the map; raise RLIMIT_MEMLOCK if the kernel needs it.
+
+        Args:
+            inner: a map like those that an array of maps has.
 
         Raises:
             NotSupported: the kernel has no maps of this type.
             SyscallError: any other error of the kernel.
         """
         try:
-            number = self._create()
+            number = self._create(inner)
         except SyscallError as err:
             if (
                 err.errno == errno.EINVAL
@@ -69,12 +72,13 @@ class MapSpec:
                 raise NotSupported("the BPF ring buffer", (5, 8)) from err
             if err.errno != errno.EPERM or not raise_memlock():
                 raise
-            number = self._create()
+            number = self._create(inner)
         return Map(self, FD(number))
 
-    def _create(self) -> int:
-        name = self.name.encode()[:15]
-        fields = (self.type, self.key_size, self.value_size, self.entries, self.flags, 0, 0, name)
+    def _create(self, inner: Map | None) -> int:
+        sizes = (self.key_size, self.value_size, self.entries)
+        other = 0 if inner is None else inner.fd.fileno()
+        fields = (self.type, *sizes, self.flags, other, 0, self.name.encode()[:15])
         return bpf(Command.MAP_CREATE, "IIIIIII16s", *fields)
 
 

@@ -14,7 +14,7 @@ from planning import EVERY_TYPE, argument, memory, plan
 from recordings import record, text
 
 from usdt.arch.locations import Unreadable
-from usdt.bpf.ringbuf import BUSY, DISCARD
+from usdt.bpf.rings.ringbuf import BUSY, DISCARD
 from usdt.engine.output import decode
 from usdt.engine.output.decode import BadRecord, Decoder
 from usdt.engine.output.formatters.event import EventFormatter

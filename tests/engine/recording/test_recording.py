@@ -16,7 +16,7 @@ from planning import argument, plan
 from recordings import NATIVE, frames, header, make, reader, record, text
 
 from usdt.base.errors import SyscallError, TracingError
-from usdt.bpf.ringbuf import DISCARD
+from usdt.bpf.rings.ringbuf import DISCARD
 from usdt.engine.compiler.record import layout
 from usdt.engine.compiler.record.columns import FloatColumn
 from usdt.engine.compiler.record.layout import BadLayout, RecordLayout

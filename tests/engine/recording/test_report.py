@@ -31,7 +31,7 @@ from recordings import (
     whole,
 )
 
-from usdt.bpf.ringbuf import BUSY, DISCARD
+from usdt.bpf.rings.ringbuf import BUSY, DISCARD
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.json import JsonFormatter

@@ -18,7 +18,7 @@ from kprobe.tracepoints.flag_names import flags_of
 from kprobe.tracepoints.syscall_numbers import FORMATS, numbers, read_table
 from usdt.arch.locations import ContextArea, Register, ValueClass, ValueType
 from usdt.base.errors import LanguageError
-from usdt.bpf.ringbuf import HEADER
+from usdt.bpf.rings.ringbuf import HEADER
 from usdt.engine.compiler.arguments import Display
 from usdt.engine.compiler.plan import ProbePlan, make_plan
 from usdt.engine.compiler.record.layout import HEADER_SIZE, BadLayout, RecordField

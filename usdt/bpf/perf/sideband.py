@@ -261,7 +261,7 @@ class _Ring:
         self._data = memoryview(self._memory)[page:]
 
     def take(self) -> bytes:
-        # As in usdt/bpf/ringbuf.py, the code between these two loads stands in for a barrier.
+        # As in usdt/bpf/rings/ringbuf.py, the code between these two loads stands in for a barrier.
         head, tail = self._control[_HEAD], self._control[_TAIL]
         if head == tail:
             return b""

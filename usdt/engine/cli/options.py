@@ -369,7 +369,8 @@ struct_option = click.option(
 buffer_option = click.option(
     "--buffer",
     type=SIZE,
-    help="Size of the ring buffer; default 8M, or 64M if user stacks are copied.",
+    help="Size of the ring buffer; default 8M, or 64M if user stacks are copied. With more than "
+    "two CPUs there are up to 16 of them, each of a quarter of the size at least.",
 )
 
 #: Adds --backlog (``backlog``, bytes).

@@ -18,7 +18,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 
 from usdt.base.errors import TracingError
-from usdt.bpf.ringbuf import DISCARD, HEADER, record_words, run_length
+from usdt.bpf.rings.ringbuf import DISCARD, HEADER, record_words, run_length
 from usdt.engine.compiler.record.columns import (
     WORD,
     AnyStack,

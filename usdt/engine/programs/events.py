@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from usdt.engine.programs.types import Type
     from usdt.engine.programs.variables import MapVariable
 
-__all__ = ("EVENT_HEADER", "Event", "EventKind")
+__all__ = ("EVENT_HEADER", "EVENT_NUMBER", "Event", "EventKind")
 
-EVENT_HEADER = 8  # u32 number of the event, u32 process
+EVENT_NUMBER = 8  # offset of a u32; before it the time, if there are several ring buffers
+EVENT_HEADER = 16
 
 
 class EventKind(enum.Enum):

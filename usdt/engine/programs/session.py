@@ -17,7 +17,7 @@ from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.kprobes import attach_iterator, open_iterator, read_iterator
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
-from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
+from usdt.bpf.rings.ringbuf import DISCARD, HEADER, record_words
 from usdt.engine.compiler.codegen.model import ProgramVariant
 from usdt.engine.compiler.plan import ProbePlan
 from usdt.engine.compiler.record.layout import HEADER_SIZE
@@ -30,6 +30,7 @@ from usdt.engine.programs.codegen.action import (
 )
 from usdt.engine.programs.codegen.aggregates import BUCKET_SIZE, array_entries, value_size_of
 from usdt.engine.programs.codegen.names import map_name, scratch_name, stacks_name, walked_name
+from usdt.engine.programs.events import EVENT_NUMBER
 from usdt.engine.programs.iterators import function_of
 from usdt.engine.programs.types import Aggregate, AggregateType, size_of
 from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
@@ -130,7 +131,7 @@ class _Events:
             following = at + record_words(words[at])
             if not words[at] & DISCARD:
                 body = data[at * 4 + HEADER : following * 4]
-                found.append((self._state.events[_NUMBER.unpack_from(body)[0]], body))
+                found.append((self._state.events[_NUMBER.unpack_from(body, EVENT_NUMBER)[0]], body))
             at = following
         yield found
 

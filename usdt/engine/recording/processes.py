@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.base.errors import TracingError
 from usdt.base.machine import KERNEL_MACHINE
-from usdt.bpf.ringbuf import HEADER, equal_runs
+from usdt.bpf.rings.ringbuf import HEADER, equal_runs
 from usdt.cgroups.known import RestoredCgroups
 from usdt.engine.compiler.record.columns import (
     CgroupColumn,

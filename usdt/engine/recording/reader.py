@@ -9,7 +9,7 @@ from usdt.base.closeable import Closeable
 from usdt.base.errors import TargetError
 from usdt.base.files import open_at_once, size_of
 from usdt.base.terminal import progress
-from usdt.bpf.ringbuf import count_committed
+from usdt.bpf.rings.ringbuf import count_committed
 from usdt.engine.output.decode import BadRecord, Decoder, swapped_words
 from usdt.engine.recording.blocks import (
     DATA,

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError, TracingError
-from usdt.bpf.ringbuf import DISCARD, count_committed, equal_runs
+from usdt.bpf.rings.ringbuf import DISCARD, count_committed, equal_runs
 from usdt.cgroups.known import KnownCgroups
 from usdt.engine.output.kernel_symbols import KernelSymbols
 from usdt.engine.output.streams.header import Clock

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from usdt.bpf.ringbuf import DISCARD, HEADER, record_words
+from usdt.bpf.rings.ringbuf import DISCARD, HEADER, record_words
 from usdt.engine.output.decode import BadRecord
 
 if TYPE_CHECKING:

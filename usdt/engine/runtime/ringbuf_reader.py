@@ -18,12 +18,14 @@ import os
 import select
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from usdt.bpf.privileges import drop_capabilities
 
 if TYPE_CHECKING:
-    from usdt.bpf.ringbuf import RingBuffer
+    from collections.abc import Iterable
+
+    from usdt.base.closeable import FD
 
 __all__ = ("PAUSE", "RingBufferReader")
 
@@ -32,23 +34,45 @@ _USUAL = 8 << 20  # bytes of the ring buffer that PAUSE is meant for
 _BUSY_HEAD = 1  # milliseconds until a record that is still being written is checked again
 
 
+class RecordSource(Protocol):
+    """A ring buffer, or several that are read as one: :mod:`usdt.bpf.rings`."""
+
+    size: int
+
+    @property
+    def descriptors(self) -> Iterable[FD]:
+        """Those that are readable when there are records."""
+
+    def pending(self) -> int:
+        """Return the number of bytes between reader and writers."""
+
+    def filling(self, share: int) -> bool:
+        """Whether more than one part in ``share`` is waiting."""
+
+    def take(self, most: int = ..., /) -> Any:
+        """Copy complete records and free them."""
+
+    def ordered(self, taken: Any, /) -> bytes:
+        """Return what take() has returned, in the order of time."""
+
+
 class RingBufferReader:
     """A reader that copies records from a ring buffer to a backlog, in its own thread.
 
     Args:
-        ring: the ring buffer.
+        ring: the ring buffer, or several.
         backlog: bytes of the backlog; it has space for one record at least.
 
     Attributes:
         arrived: an eventfd, readable when the backlog is not empty.
     """
 
-    def __init__(self, ring: RingBuffer, backlog: int) -> None:
+    def __init__(self, ring: RecordSource, backlog: int) -> None:
         self.arrived = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._ring = ring
         self._most = backlog
         self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._backlog: deque[bytes] = deque()
+        self._backlog: deque[Any] = deque()  # what take() has returned
         self._taken = self._given = 0  # bytes
         self._taking = threading.Lock()
         self._error: BaseException | None = None
@@ -70,14 +94,14 @@ class RingBufferReader:
         except IndexError:
             return None
         self._given += len(data)
-        return data
+        return self._ring.ordered(data)
 
     def drain_if_filling(self) -> None:
         """Drain the ring buffer if it is filling up; the owner calls this between batches.
 
         The thread may be waiting for the interpreter's lock, which the owner holds.
         """
-        if self._ring.pending() > self._ring.size >> 3 and not self._full():
+        if self._ring.filling(8) and not self._full():
             self._take()
 
     def drain_once(self) -> None:
@@ -111,11 +135,11 @@ class RingBufferReader:
     def _take(self, *, everything: bool = False) -> int:
         with self._taking:
             data = self._ring.take() if everything else self._ring.take(self._most - self.held)
-            if data:
-                self._taken += len(data)
-                self._backlog.append(data)
-        if data:
-            os.eventfd_write(self.arrived, 1)
+            if not data:
+                return 0
+            self._taken += len(data)
+            self._backlog.append(data)
+        os.eventfd_write(self.arrived, 1)
         return len(data)
 
     def _full(self) -> bool:
@@ -135,7 +159,8 @@ class RingBufferReader:
         stop.register(self._stop, select.POLLIN)
         something = select.poll()
         something.register(self._stop, select.POLLIN)
-        something.register(self._ring.fd.fileno(), select.POLLIN)
+        for one in self._ring.descriptors:
+            something.register(one.fileno(), select.POLLIN)
         while True:
             if self._full():
                 taken, pause = 0, usual
@@ -143,9 +168,7 @@ class RingBufferReader:
                 taken = self._take()
                 # One pause filled a quarter, or a take has not emptied it: there is no time for
                 # another pause.
-                filling = (
-                    taken > self._ring.size >> 2 or self._ring.pending() > self._ring.size >> 3
-                )
+                filling = taken > self._ring.size >> 2 or self._ring.filling(8)
                 pause = 0 if filling and taken else usual
                 if not taken:
                     pause = _BUSY_HEAD if self._ring.pending() else -1

@@ -16,9 +16,11 @@ from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
-from usdt.bpf.ringbuf import HEADER, RingBuffer
+from usdt.bpf.rings.groups import RingBuffers
+from usdt.bpf.rings.ringbuf import HEADER, RingBuffer
+from usdt.engine.compiler.codegen.map_calls import EVENTS
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
-from usdt.engine.compiler.codegen.record import EVENTS, RECORD_ACTION
+from usdt.engine.compiler.codegen.record import RECORD_ACTION
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
     DEFAULT_BUFFER,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
+    from usdt.bpf.rings.groups import RingGroups
     from usdt.engine.compiler.codegen.model import ActionEmitter
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.plan import ProbePlan
@@ -253,6 +256,12 @@ class BpfSession(Pollable):
         self.close()
 
 
+def _ring_buffers(size: int, groups: RingGroups) -> RingBuffer | RingBuffers:
+    if groups.count > 1:
+        return RingBuffers(size, groups.count, EVENTS)
+    return RingBuffer(size, EVENTS)
+
+
 class RingBufferSession(BpfSession):
     """A session that delivers each record as its formatter renders it.
 
@@ -299,7 +308,7 @@ class RingBufferSession(BpfSession):
             copies=StackCopies(unwind, stack_bytes),
         )
         self._decoder = form if isinstance(form, RecordConsumer) else Decoder(form)
-        self._ring = RingBuffer(buffer, EVENTS)
+        self._ring = _ring_buffers(buffer, action.groups)
         try:
             super().__init__(
                 planner,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from usdt.base.frozen import frozen
+from usdt.bpf.rings.groups import ONE_RING
 from usdt.engine.language.tree import StackKind
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.maps import Map
+    from usdt.bpf.rings.groups import RingGroups
     from usdt.engine.compiler.entry_return import EntryReturnRole
     from usdt.engine.compiler.plan import ProbePlan
 
@@ -247,6 +249,11 @@ class ActionEmitter(Protocol):
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
     ) -> None:
         """Emit the action; ``sleepable``: the program may sleep, so it may handle page faults."""
+
+    @property
+    def groups(self) -> RingGroups:
+        """How the CPUs share the ring buffers that the action writes to."""
+        return ONE_RING
 
     def indexed(
         self, variants: Iterable[ProgramVariant]

@@ -19,9 +19,11 @@ from usdt.arch.unwinding import STACK_POINTERS, STACK_UNIT
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
+from usdt.bpf.rings.groups import ONE_RING, ring_groups
 from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.expressions import STACK_BOTTOM, ExpressionEmitter
+from usdt.engine.compiler.codegen.map_calls import emit_reserve
 from usdt.engine.compiler.codegen.model import ActionEmitter, stack_flags
 from usdt.engine.compiler.ir import Number, RegisterAggregate, of_kernel
 from usdt.engine.compiler.limits import FIRST_ADDRESS
@@ -51,14 +53,16 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
+    from usdt.bpf.rings.groups import RingGroups
     from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.outputs import Output
 
-__all__ = ("EVENTS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
+__all__ = ("RECORD_ACTION", "RecordAction", "RecordEmitter")
 
-EVENTS = "events"  # ring buffer
-_WAKEUP = 0  # flags: wake the reader if it has read all earlier records; see usdt/bpf/ringbuf.py
+_WAKEUP = (
+    0  # flags: wake the reader if it has read all earlier records; see usdt/bpf/rings/ringbuf.py
+)
 #: Where struct pt_regs has the stack pointer.
 _MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
 
@@ -70,7 +74,12 @@ class RecordAction(ActionEmitter):
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
     ) -> None:
         """Emit the code that writes the record."""
-        RecordEmitter(asm, variant, labels, sleepable=sleepable).emit()
+        RecordEmitter(asm, variant, labels, sleepable=sleepable, groups=self.groups).emit()
+
+    @property
+    def groups(self) -> RingGroups:
+        """How the CPUs of this machine share ring buffers."""
+        return ring_groups()
 
 
 RECORD_ACTION = RecordAction()
@@ -80,13 +89,20 @@ class RecordEmitter:
     """Emits the code that writes a record; a subclass fills entry state with it."""
 
     def __init__(
-        self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
+        self,
+        asm: Assembler,
+        variant: ProgramVariant,
+        labels: Labels,
+        *,
+        sleepable: bool,
+        groups: RingGroups = ONE_RING,
     ) -> None:
         self.asm = asm
         self.variant = variant
         self.plan = variant.plan
         self.labels = labels
         self.sleepable = sleepable
+        self.groups = groups
         self.again = asm.new_label("body")
         self._fault_in_label = asm.new_label("fault_in")
 
@@ -101,11 +117,7 @@ class RecordEmitter:
         if self.sleepable:
             asm.mov(R8, 0)
             asm.label(self.again)
-        asm.load_map(R1, EVENTS)
-        asm.mov(R2, self.plan.size)
-        asm.mov(R3, 0)
-        asm.call(Helper.RINGBUF_RESERVE)
-        asm.jump(Jump.EQ, R0, 0, self.labels.lost)
+        emit_reserve(asm, self.plan.size, self.groups, self.labels.lost)
         asm.mov(R7, R0)
         self._fill()
         asm.mov(R1, R7)

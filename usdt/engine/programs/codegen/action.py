@@ -8,6 +8,7 @@ from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R7, R9, R10, Alu, Jump
+from usdt.bpf.rings.groups import ring_groups
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.model import ActionEmitter, Labels
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT
@@ -27,6 +28,7 @@ from usdt.engine.programs.walk import parts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from usdt.bpf.rings.groups import RingGroups
     from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.programs.typed import Statement
 
@@ -126,6 +128,11 @@ class ProgramAction(ActionEmitter):
         self._atomics = atomics
         self.bodies: dict[int, ProbeBody] = {}
 
+    @property
+    def groups(self) -> RingGroups:
+        """How the CPUs of this machine share ring buffers."""
+        return ring_groups()
+
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
     ) -> None:
@@ -147,7 +154,7 @@ class ProgramAction(ActionEmitter):
             self._take_scratch(asm, body.scratch, labels.lost)
             if loops:
                 asm.store(R10, SCRATCH_SLOT, R7)
-        options = CodeOptions(body.kernel, variant.probe_index, self._atomics)
+        options = CodeOptions(body.kernel, variant.probe_index, self._atomics, self.groups)
         _emit(asm, frame, body.statements, options)
         if body.scratch:
             asm.store(R7, 0, 0)

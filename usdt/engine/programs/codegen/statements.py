@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Jump
+from usdt.engine.compiler.codegen.map_calls import emit_reserve
 from usdt.engine.compiler.codegen.model import EXIT
-from usdt.engine.compiler.codegen.record import EVENTS
 from usdt.engine.programs.codegen.aggregates import emit_add
 from usdt.engine.programs.codegen.computed import emit_computed
 from usdt.engine.programs.codegen.frame import (
@@ -21,7 +21,7 @@ from usdt.engine.programs.codegen.frame import (
 from usdt.engine.programs.codegen.names import map_name, walked_name
 from usdt.engine.programs.codegen.strings import emit_concatenated, emit_path
 from usdt.engine.programs.codegen.values import ValueEmitter
-from usdt.engine.programs.events import Event, EventKind
+from usdt.engine.programs.events import EVENT_NUMBER, Event, EventKind
 from usdt.engine.programs.typed import (
     AddToMap,
     Delete,
@@ -198,13 +198,13 @@ class StatementEmitter(ValueEmitter):
         *offsets, size = statement.event.offsets
         outer = self.numbers.push(R8) if self._writing else None
         before, self._writing = self._writing, True
-        asm.load_map(R1, EVENTS)
-        asm.mov(R2, size)
-        asm.mov(R3, 0)
-        asm.call(Helper.RINGBUF_RESERVE)
-        asm.jump(Jump.EQ, R0, 0, full)
+        groups = self.options.groups
+        emit_reserve(asm, size, groups, full)
         asm.mov(R8, R0)
-        asm.store(R8, 0, statement.event.number)
+        if groups.count > 1:
+            asm.call(Helper.KTIME_GET_NS)
+            asm.store(R8, 0, R0)
+        asm.store(R8, EVENT_NUMBER, statement.event.number)
         for offset, value in zip(offsets, statement.values, strict=True):
             mark = self.frame.mark()
             self.put(value, Place(R8, offset), fill=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump
+from usdt.bpf.rings.groups import ONE_RING
 from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.map_calls import emit_fetch_add, emit_map_call
 from usdt.engine.compiler.codegen.model import COUNTERS, stack_flags
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
+    from usdt.bpf.rings.groups import RingGroups
     from usdt.engine.programs.codegen.frame import Frame
     from usdt.engine.programs.typed import Bytes, Computed, Statement, Step, Value
     from usdt.engine.programs.variables import MapVariable
@@ -75,11 +77,13 @@ class CodeOptions:
         kernel: whether addresses may be in the kernel.
         probe: the index of the probe in the map ``COUNTERS``.
         atomics: whether the kernel has atomic instructions that return the previous value.
+        groups: how CPUs share the ring buffers to which the program sends.
     """
 
     kernel: bool
     probe: int
     atomics: bool
+    groups: RingGroups = ONE_RING
 
 
 class ValueEmitter:

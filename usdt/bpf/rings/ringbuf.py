@@ -56,6 +56,7 @@ __all__ = (
     "BUSY",
     "DISCARD",
     "HEADER",
+    "TAKE",
     "RingBuffer",
     "committed_size",
     "count_committed",
@@ -72,7 +73,7 @@ _LENGTH = DISCARD - 1
 _LARGEST = 1 << 31
 _POSITION: Literal["I", "Q"] = "Q" if KERNEL_WORD_SIZE == 8 else "I"
 _POSITIONS = (1 << 8 * KERNEL_WORD_SIZE) - 1
-_TAKE = 4 << 20  # bytes copied at once and freed before the next are copied
+TAKE = 4 << 20  # bytes copied at once and freed before the next are copied
 
 
 def ring_size(wanted: int) -> int:
@@ -205,15 +206,24 @@ class RingBuffer(Closeable):
         self._data = memoryview(self._data_pages)[page:]
 
     @property
-    def fd(self) -> FD:
+    def descriptors(self) -> tuple[FD, ...]:
         """The map's descriptor, readable (epoll) when there are records."""
+        return (self.fd,)
+
+    @property
+    def fd(self) -> FD:
+        """The map's descriptor."""
         return self.map.fd
 
     def pending(self) -> int:
         """Return the number of bytes between reader and writers."""
         return int(self._producer[0]) - int(self._consumer[0]) & _POSITIONS
 
-    def take(self, most: int = _TAKE) -> bytes:
+    def filling(self, share: int) -> bool:
+        """Whether more than one part in ``share`` of it is waiting."""
+        return self.pending() > self.size // share
+
+    def take(self, most: int = TAKE) -> bytes:
         """Copy complete records and free them in the buffer; b"": there are none.
 
         Args:
@@ -223,13 +233,17 @@ class RingBuffer(Closeable):
         length = self._producer[0] - position & _POSITIONS
         if not length:
             return b""
-        start, limit = position & (self.size - 1), min(most, _TAKE)
+        start, limit = position & (self.size - 1), min(most, TAKE)
         data = self._copy(start, length, limit)
         beyond = start + len(data) - self.size
         if beyond >= 0 and len(data) < min(length, limit):
             data += self._copy(beyond, length - len(data), limit - len(data))
         self._consumer[0] = position + len(data) & _POSITIONS
         return data
+
+    def ordered(self, taken: bytes) -> bytes:
+        """Return records as they are: in the order of time."""
+        return taken
 
     def _copy(self, start: int, length: int, limit: int) -> bytes:
         # The complete records from ``start`` to the end of the data, with the one that goes beyond.
