@@ -14,6 +14,9 @@ from fork_server import run
 from patience import patient
 from symbol_programs import compiled
 
+from usdt.bpf.features import have_user_writes
+from usdt.engine.programs.iterators import iterator_names
+
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("ringbuf")]
 
 _COMMAND = str(Path(sys.executable).with_name("usdt"))
@@ -35,7 +38,11 @@ def test_the_version_is_that_of_the_toolkit() -> None:
 
 def test_what_the_kernel_offers() -> None:
     output, _ = _run("--info")
-    assert {"  hash: yes", "  ringbuf: yes", "  uprobe: yes"} <= {*output.splitlines()}
+    lines = {*output.splitlines()}
+    assert {"  hash: yes", "  ringbuf: yes", "  uprobe: yes"} <= lines
+    answers = {True: "yes", False: "no"}
+    assert f"  iter: {answers['task' in iterator_names()]}" in lines
+    assert f"  probe_write_user: {answers[have_user_writes()]}" in lines
 
 
 _UNKNOWN = {

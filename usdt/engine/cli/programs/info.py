@@ -10,6 +10,7 @@ from usdt.base.version import VERSION
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
+from usdt.engine.programs.iterators import iterator_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,9 +33,11 @@ _FEATURES = {
     "btf": features.have_vmlinux_btf,
     "cookies": features.have_cookies,
     "map batch": features.have_batch_operations,
+    "probe_write_user": features.have_user_writes,
 }
-_PROBES = {
+_PROBES: dict[str, Callable[[], bool]] = {
     "fentry": features.have_fentry,
+    "iter": lambda: bool(iterator_names()),
     "kprobe": features.have_kprobes,
     "kprobe_multi": features.have_kprobe_multi,
     "uprobe": features.have_uprobe_pmu,
