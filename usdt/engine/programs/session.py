@@ -36,8 +36,6 @@ from usdt.engine.programs.types import Aggregate, AggregateType, size_of
 from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
 from usdt.engine.runtime.planner import AttachPlanner
 from usdt.engine.runtime.session import RingBufferSession
-from usdt.engine.walks.stack_walks import StackWalks
-from usdt.engine.walks.walk_state import VALUE_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from usdt.engine.programs.syntax.program import Probe
     from usdt.engine.programs.types import StackType
     from usdt.engine.runtime.attach.attach_points import AttachPoint
+    from usdt.engine.walks.stack_walks import StackWalks
 
 __all__ = ("OWN_SIGNAL", "ProbeRequest", "ProgramSession")
 
@@ -407,6 +406,9 @@ class ProgramSession(RingBufferSession):
         source = self.code() if self.state.walked and self.code is not None else None
         if source is None:
             return
+        from usdt.engine.walks.stack_walks import StackWalks  # noqa: PLC0415 - few programs walk
+        from usdt.engine.walks.walk_state import VALUE_HEADER  # noqa: PLC0415
+
         for frames in self.state.walked:
             size = VALUE_HEADER.size + 8 * frames
             self._add_map(walked_name(frames), MapSpec(MapType.HASH, 8, size, _STACKS, "walked"))

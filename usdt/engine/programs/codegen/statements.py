@@ -38,7 +38,6 @@ from usdt.engine.programs.typed import (
     Text,
 )
 from usdt.engine.programs.types import StringType, size_of
-from usdt.engine.walks.walk import emit_walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +103,8 @@ class StatementEmitter(ValueEmitter):
 
     def walk(self, value: StackOf, place: Place) -> None:
         """Put a stack that is walked by unwind tables at a place: its hash, and the process."""
+        from usdt.engine.walks.walk import emit_walk  # noqa: PLC0415 - few programs walk stacks
+
         # A walk takes r8, and the number of the process from r9.
         asm, frames, mark = self.asm, value.type.frames, self.frame.mark()
         lost, done = asm.new_label("lost"), asm.new_label("walked")

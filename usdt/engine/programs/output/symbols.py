@@ -12,16 +12,15 @@ from usdt.cgroups.known import KnownCgroups
 from usdt.cgroups.labels import CgroupName
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.kernel_symbols import KernelSymbols
-from usdt.engine.output.stacks import CodeSource
-from usdt.engine.walks.walked import StackAddresses, walked_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from usdt.bpf.maps import Map
     from usdt.engine.output.frames import Frame
-    from usdt.engine.output.stacks import UserSymbols
+    from usdt.engine.output.stacks import CodeSource, UserSymbols
     from usdt.engine.programs.types import StackType
+    from usdt.engine.walks.walked import StackAddresses
     from usdt.tracefs.format import Flags
 
 __all__ = ("LiveSymbols",)
@@ -98,6 +97,8 @@ class LiveSymbols:
         return [*(_named(one, address) for one, address in named), *end]
 
     def _addresses(self, type_: StackType, number: int) -> StackAddresses:
+        from usdt.engine.walks.walked import StackAddresses, walked_addresses  # noqa: PLC0415 - few programs show stacks
+
         if number < 0:
             return StackAddresses()
         key = struct.pack("=Q" if type_.walked else "=I", number)
@@ -108,6 +109,8 @@ class LiveSymbols:
 
     def code(self) -> CodeSource | None:
         """Return what knows the code of running processes; None if nothing does."""
+        from usdt.engine.output.stacks import CodeSource  # noqa: PLC0415 - few programs walk
+
         user = self._user_symbols()
         return user if isinstance(user, CodeSource) else None
 
