@@ -14,10 +14,11 @@ from scenarios import SCENARIOS
 
 
 def main() -> int:
-    """Run scenarios until the time is over; return 1 if a promise was broken."""
+    """Run scenarios until the time is over, or so many times; return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="torture", description=__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
     parser.add_argument("--seconds", type=float, default=60, help="time for all together")
+    parser.add_argument("--times", type=int, help="run each so many times, however long that takes")
     parser.add_argument("--seed", type=int, default=0, help="seed of the choices")
     options = parser.parse_args()
     # Background jobs and nohup ignore these; tracers would inherit it.
@@ -28,7 +29,8 @@ def main() -> int:
     done: collections.Counter[str] = collections.Counter()
     failures = 0
     end = time.monotonic() + options.seconds
-    while time.monotonic() < end:
+    most = options.times and options.times * len(names)
+    while time.monotonic() < end if most is None else done.total() < most:
         name = names[done.total() % len(names)]
         number = done[name]
         done[name] += 1

@@ -231,8 +231,9 @@ def fill_the_disk(rng: random.Random) -> None:
     with _nothing_left(), _target() as target:
         command = rng.choice((["trace"], ["trace", "--json"], ["record"]))
         with usdt(*command, "-o", "/dev/full", "-p", target.pid, "sema_shared:*") as tool:
-            tool.wait_tracing()
-            target.fire()
+            if "--json" not in command:  # its header comes before all else
+                tool.wait_tracing()
+                target.fire()
             if command == ["record"]:  # what little there is is written at the end
                 tool.process.send_signal(signal.SIGINT)
             _ends_with_error(tool, "No space left")
