@@ -14,10 +14,14 @@ from debug_programs import CXX_SOURCE, compiled
 from skips import need_program
 
 from usdt.dwarf.index import index
+from usdt.dwarf.index.abbrev_skim import AbbrevSection
+from usdt.dwarf.index.files import DiePosition
+from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units import cache, sections
 from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.sections import DebugSections
+from usdt.dwarf.units.units import Unit
 from usdt.elf.file import ElfFile
 from usdt.elf.format import ELF_STRUCTS
 from usdt.uprobes.functions import FunctionFile
@@ -51,6 +55,26 @@ def names(program: Path) -> dict[str, int]:
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         assert info.btf.size_of(info.type_id("struct point")) == 8
         return dict(info.functions())
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_functions_are_collected_without_reading_strings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str
+) -> None:
+    source = {"source": CXX_SOURCE} if compiler == "g++" else {}
+    program = compiled(tmp_path, compiler, **source)
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info:
+        main = info._files.main
+        units = [main.unit(header) for header in main.headers]
+        section = AbbrevSection(main.abbreviation_bytes, "program")
+        whole, quick = UnitIndexer(section), UnitIndexer(section, names=False)
+        for number, unit in enumerate(units):
+            whole.add_unit(unit, DiePosition(number, 0))
+        monkeypatch.setattr(Unit, "string", None)
+        for number, unit in enumerate(units):
+            quick.add_unit(unit, DiePosition(number, 0))
+        assert quick.functions == whole.functions != []
+        assert quick.names == [] != whole.names
 
 
 def test_it_is_made_once(tmp_path: Path, kept: Path, builds: list[str]) -> None:

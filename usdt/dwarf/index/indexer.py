@@ -34,14 +34,16 @@ class UnitIndexer:
 
     Args:
         abbreviations: the abbreviation section of the units' file.
+        names: False to collect only functions, which reads no strings.
 
     Attributes:
         functions: (address, packed :class:`DiePosition`) of each function.
         names: (letter of the kind and qualified name, packed position) of each type and variable.
     """
 
-    def __init__(self, abbreviations: AbbrevSection) -> None:
+    def __init__(self, abbreviations: AbbrevSection, *, names: bool = True) -> None:
         self._abbreviations = self._own = abbreviations
+        self._wants_names = names
         self.functions: list[tuple[int, int]] = []
         self.names: list[tuple[str, int]] = []
         self._seen: set[tuple[int, str, str]] = set()  # keys begin with the offset of a name
@@ -139,6 +141,8 @@ class UnitIndexer:
     def _index(self, decl: AbbrevDecl, start: int, at: int) -> None:
         prefix, interest = self._prefixes[-1], decl.interest
         if interest in (TYPE, VARIABLE):
+            if not self._wants_names:
+                return
             if decl.has_specification:
                 self._defined.append((decl, start))
                 return
@@ -158,7 +162,7 @@ class UnitIndexer:
             if address:
                 self.functions.append((address, self._start + start))
         elif decl.children:
-            if decl.tag == Tag.NAMESPACE:
+            if decl.tag == Tag.NAMESPACE and self._wants_names:
                 prefix = f"{prefix}{self._unit.name(decl, at) or ANONYMOUS}::"
             self._prefixes.append(prefix)
             if len(self._prefixes) > _MAX_DEPTH:

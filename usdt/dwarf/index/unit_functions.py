@@ -78,7 +78,7 @@ class UnitFunctions:
         if number is None or header is None:
             return {}
         unit = main.unit(header)
-        indexer = UnitIndexer(self._abbreviations)
+        indexer = UnitIndexer(self._abbreviations, names=False)
         if indexer.is_split(unit):
             return {}
         indexer.add_unit(unit, DiePosition(number, 0))
