@@ -198,7 +198,9 @@ def test_every_value_is_what_bpf_gives(bits: int) -> None:
     _check(
         (variant, program)
         for variant, program in FIXTURES
-        if program != _SITES and variant.startswith("m32") == (bits == 32)
+        if program != _SITES
+        and variant != "stripped"  # code and notes of "default"
+        and variant.startswith("m32") == (bits == 32)
     )
 
 
