@@ -32,7 +32,7 @@ def rings(records: int, rounds: int) -> None:
     cpus = len(os.sched_getaffinity(0))
     for writers, count in ((1, 1), (2, 1), (2, 2))[: 3 if cpus > 1 else 1]:
         each = [_write(records, writers, count) for _ in range(rounds)]
-        name = f"{writers} CPUs write to {count}"
+        name = f"{writers} CPU{'s' * (writers > 1)} write to {count}"
         print(f"  {name:36} {statistics.median(each):8.1f} ns a record")
     for count in (1, 2, 16):
         each = [_read(min(records, 1 << 16), count) for _ in range(rounds)]
