@@ -129,9 +129,10 @@ def test_lost_records_leave_the_processes_unknown() -> None:
         os.sched_setaffinity(0, {min(cpus)})
         try:
             map_executable(4000)
-            records.take()
+            answers = [records.take_pids()]
             map_executable(1)  # the kernel says with the next record that some were lost
-            assert records.take_pids() is None
+            answers.append(records.take_pids())
+            assert None in answers  # the first, if another program wrote the next record
         finally:
             os.sched_setaffinity(0, cpus)
 

@@ -25,6 +25,7 @@ import mmap
 import os
 import struct
 import sys
+import time
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -70,6 +71,7 @@ _TASKS = (9, 13, 24)  # comm, task, comm_exec
 # kernel/events/core.c tells who wants any, which cgroup is not.
 _CGROUPS = (24, 32)
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
+_READINGS = 10  # at most, while programs start without a pause
 _PAGES = 16  # of each CPU's buffer: some hundred records
 
 
@@ -217,8 +219,18 @@ class PerfSideband(Closeable):
         return [ring.fd.fileno() for ring in self._rings]
 
     def take(self) -> list[Record]:
-        """Return the records since the last call, in order of time."""
-        records = [record for ring in self._rings for record in parse_records(ring.take())]
+        """Return the records since the last call, in order of time.
+
+        A process may begin on a CPU whose buffer has been read, and run on one whose buffer is
+        read next. So the buffers are read again until none has a record newer than that reading.
+        """
+        records: list[Record] = []
+        for _ in range(_READINGS):
+            began = time.monotonic_ns()
+            found = [record for ring in self._rings for record in parse_records(ring.take())]
+            records += found
+            if all(record.time < began for record in found):
+                break
         return sorted(records, key=attrgetter("time"))
 
     def take_pids(self) -> set[int] | None:
