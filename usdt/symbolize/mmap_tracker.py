@@ -4,12 +4,16 @@ A program that runs for milliseconds has ended when its first record arrives, an
 no longer exists. But the kernel reports each executable mapping, execve(2) and fork(2)
 (:mod:`usdt.bpf.perf.sideband`). Files are opened as soon as they are reported, before they
 disappear.
+
+The reports of each CPU are in the order of time, those of two CPUs are not: a fork may arrive after
+the mappings of the process that it began. So all reports are ordered by the times that they carry.
 """
 
 from __future__ import annotations
 
+import bisect
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from usdt.base.errors import SyscallError
 from usdt.bpf.perf.sideband import (
@@ -24,9 +28,9 @@ from usdt.procfs.mapped_files import MappedFile
 from usdt.procfs.maps import Mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from usdt.bpf.perf.sideband import MmapRecord
+    from usdt.bpf.perf.sideband import MmapRecord, Record
     from usdt.symbolize.file_symbols import FileSymbols
     from usdt.symbolize.process_maps import MappedSymbols
 
@@ -35,6 +39,43 @@ __all__ = ("MmapTracker",)
 _MAX_PROCESSES = 1 << 15
 _MAX_MAPPINGS = 1 << 12  # per process
 _MAX_ANCESTORS = 16  # ancestors whose mappings a forked process may share
+
+
+class _Reported:
+    # What the kernel has reported of one process: the times of its fork and of its last execve(2),
+    # 0 if unknown, and its mappings with their times, the latest last. The parent is that whose
+    # mappings it shares: None after execve(2).
+    __slots__ = ("began", "executed", "mappings", "parent", "times")
+
+    def __init__(self) -> None:
+        self.began = 0
+        self.executed = 0
+        self.parent: int | None = None
+        self.times: list[int] = []
+        self.mappings: list[MappedSymbols] = []
+
+    def add(self, time: int, mapped: MappedSymbols) -> None:
+        at = bisect.bisect_right(self.times, time)
+        self.times.insert(at, time)
+        self.mappings.insert(at, mapped)
+        surplus = len(self.times) - _MAX_MAPPINGS
+        if surplus > 0:
+            del self.times[:surplus], self.mappings[:surplus]
+
+    def begin(self, time: int, parent: int) -> None:
+        # An earlier process with this ID had the mappings before.
+        old = bisect.bisect_left(self.times, time)
+        del self.times[:old], self.mappings[:old]
+        self.began = time
+        self.parent = parent if self.executed < time else None
+
+    def execute(self, time: int) -> None:
+        self.executed = max(self.executed, time)
+        self.parent = None
+
+    def has_file_since(self, time: int) -> bool:
+        later = self.mappings[bisect.bisect_right(self.times, time) :]
+        return any(mapping.inode for mapping, _ in later)
 
 
 class MmapTracker:
@@ -56,8 +97,7 @@ class MmapTracker:
         self.forked: list[tuple[int, int]] = []
         self.changed: set[int] = set()
         self._opener = opener
-        self._mappings: dict[int, list[MappedSymbols]] = {}
-        self._parents: dict[int, int] = {}
+        self._reported: dict[int, _Reported] = {}
         self._lost = False
         self._records: PerfSideband | None = None
         try:
@@ -73,27 +113,37 @@ class MmapTracker:
 
     def update(self) -> set[int]:
         """Read the kernel's records; return the processes that have executed a new program."""
-        executed = set()
         self.mapped.clear()
         self.forked.clear()
-        for record in self._records.take() if self._records is not None else ():
+        return self.note(self._records.take() if self._records is not None else ())
+
+    def note(self, records: Iterable[Record]) -> set[int]:
+        """Take in records, in any order; return the processes that have executed a new program."""
+        executed: set[int] = set()
+        for record in records:
             if isinstance(record, CgroupRecord | NameRecord):
                 continue  # they say nothing about mappings
-            if not isinstance(record, LostRecord) and len(self.changed) < _MAX_PROCESSES:
+            if isinstance(record, LostRecord):
+                self._report_loss()
+                continue
+            if len(self.changed) < _MAX_PROCESSES:
                 self.changed.add(record.pid)
+            known = self._reported.get(record.pid)
+            if known is not None and record.time < known.began:
+                continue  # of an earlier process with this ID
+            known = self._process(record.pid, renew=isinstance(record, ForkRecord))
             if isinstance(record, ExecRecord):
                 executed.add(record.pid)
+                known.execute(record.time)
                 self.mapped.discard(record.pid)
-                self._parents.pop(record.pid, None)
+                if known.has_file_since(record.time):
+                    self.mapped.add(record.pid)
             elif isinstance(record, ForkRecord):
-                self._limit(self._parents)
-                self._parents[record.pid] = record.parent
-                self.forked.append((record.pid, record.parent))
-                self._mappings.pop(record.pid, None)  # those of an earlier process with this ID
-            elif isinstance(record, LostRecord):
-                self._report_loss()
+                known.begin(record.time, record.parent)
+                if known.parent is not None:
+                    self.forked.append((record.pid, record.parent))
             else:
-                self._add(record)
+                self._add(known, record)
         return executed
 
     @property
@@ -103,29 +153,46 @@ class MmapTracker:
 
     def find(self, pid: int, address: int) -> MappedSymbols | None:
         """Return the latest mapping at an address of a process, and the symbols of its file."""
-        for mapping, file in reversed(self._mappings.get(pid, ())):
+        known = self._reported.get(pid)
+        for mapping, file in () if known is None else reversed(known.mappings):
             if mapping.start <= address < mapping.end:
                 return mapping, file
         return None
 
     def mappings(self, pid: int) -> list[MappedSymbols]:
         """Return the mappings of a process, without its ancestors', in the order of creation."""
-        return list(self._mappings.get(pid, ()))
+        known = self._reported.get(pid)
+        return [] if known is None else list(known.mappings)
 
     def knows(self, pid: int) -> bool:
-        """Return True if the kernel has reported anything about a process."""
-        return pid in self._mappings or pid in self._parents
+        """Return True if the kernel has reported mappings of a process, or whose it shares."""
+        known = self._reported.get(pid)
+        return known is not None and (known.parent is not None or bool(known.mappings))
 
     def ancestors(self, pid: int) -> list[int]:
         """Return the processes whose mappings a process may share since fork(2), parent first."""
         found: list[int] = []
-        parent = self._parents.get(pid)
+        parent = self._parent(pid)
         while parent is not None and parent not in found and len(found) < _MAX_ANCESTORS:
             found.append(parent)
-            parent = self._parents.get(parent)
+            parent = self._parent(parent)
         return found
 
-    def _add(self, record: MmapRecord) -> None:
+    def _parent(self, pid: int) -> int | None:
+        known = self._reported.get(pid)
+        return None if known is None else known.parent
+
+    def _process(self, pid: int, *, renew: bool) -> _Reported:
+        # ``renew``: move it to the end, so that the oldest processes are dropped first.
+        known = self._reported.pop(pid, None) if renew else self._reported.get(pid)
+        if known is None or renew:
+            known = known or _Reported()
+            if len(self._reported) >= _MAX_PROCESSES:
+                del self._reported[next(iter(self._reported))]
+            self._reported[pid] = known
+        return known
+
+    def _add(self, known: _Reported, record: MmapRecord) -> None:
         path = os.fsdecode(record.path)
         mapping = Mapping(
             record.start,
@@ -139,20 +206,12 @@ class MmapTracker:
         )
         if record.inode:
             self.mapped.add(record.pid)
-        if record.pid not in self._mappings:
-            self._limit(self._mappings)
-        known = self._mappings.setdefault(record.pid, [])
-        del known[: len(known) - _MAX_MAPPINGS + 1]
-        known.append((mapping, self._file(mapping, record.pid) if record.inode else None))
+        known.add(record.time, (mapping, self._file(mapping, record.pid) if record.inode else None))
 
     def _file(self, mapping: Mapping, pid: int) -> FileSymbols | None:
         open_path = f"/proc/{pid}/root{mapping.path}"
         found = MappedFile(mapping.path, open_path, mapping.device, mapping.inode, deleted=False)
         return self._opener(found, pid)
-
-    def _limit(self, table: dict[int, Any]) -> None:
-        if len(table) >= _MAX_PROCESSES:
-            del table[next(iter(table))]
 
     def _report_loss(self) -> None:
         if not self._lost:
