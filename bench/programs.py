@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import resource
-import shutil
 import statistics
 import subprocess
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from loop import LOOP, PARTS, race
+from tracers import BPFTRACE, USDT, tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    Watch = Callable[[Any], AbstractContextManager[Any]]
-    Tracer = Callable[[list[str], str, str], AbstractContextManager[Any]]
+    from loop import Loop, Watch
+    from tracers import Outcome
 
 __all__ = ("programs",)
 
-ROOT = Path(__file__).resolve().parent.parent
-USDT = Path(sys.executable).parent / "usdt"
-BPFTRACE = shutil.which("bpftrace")
 _PRINTF = "printf of two integers and a string"
 _PROGRAMS = {
     "count by key": ("{ @[arg0 % 64] = count(); }",),
@@ -46,9 +43,9 @@ usdt:{loop}:loop:hit /arg0 % {number} == 1 && pid != {number}/
 """
 
 
-def _watch(tool: str, clauses: Sequence[str], loop: Path, tracer: Tracer, *, lines: bool) -> Watch:
-    def watch(traced: Any) -> AbstractContextManager[Any]:
-        script = " ".join(f"usdt:{loop}:loop:hit {clause}" for clause in clauses)
+def _watch(tool: str, clauses: Sequence[str], *, lines: bool) -> Watch:
+    def watch(traced: Loop) -> AbstractContextManager[Outcome]:
+        script = " ".join(f"usdt:{traced.binary}:loop:hit {clause}" for clause in clauses)
         ours = tool == str(USDT)
         lost = r"(\d+) events or map updates were lost" if ours else r"[Ll]ost (\d+) events"
         words = [tool, *(["run"] if ours else []), "-p", str(traced.process.pid), "-e", script]
@@ -58,40 +55,33 @@ def _watch(tool: str, clauses: Sequence[str], loop: Path, tracer: Tracer, *, lin
 
 
 def programs(
-    hits: int,
-    rounds: int,
-    loop: Path,
-    *,
-    one_run: Callable[[Watch, int], tuple[float, Any]],
-    tracer: Tracer,
-    start_to_exit: Callable[[list[str]], tuple[float, float]],
+    hits: int, rounds: int, start_to_exit: Callable[[list[str]], tuple[float, float]]
 ) -> None:
     """Measure the programs and print the medians.
 
     Args:
-        hits: of one run.
-        rounds: runs of each tool.
-        loop: the traced program.
-        one_run: runs a fresh program with one tracer; returns nanoseconds per hit and the outcome.
-        tracer: runs a command as the tracer.
+        hits: of one round.
+        rounds: how often each tool starts.
         start_to_exit: runs a command; returns its seconds and MiB.
     """
     tools = {"usdt": str(USDT)} | ({"bpftrace": BPFTRACE} if BPFTRACE else {})
-    print(f"programs: {hits:,} hits, cheapest part, median of {rounds} rounds")
+    print(f"programs: {hits:,} hits, in turn in {PARTS} parts; medians of {rounds} rounds")
     for name, clauses in _PROGRAMS.items():
-        found: dict[str, list[float]] = {tool: [] for tool in tools}
-        words: dict[str, str] = {}
-        for _ in range(rounds):
-            for tool, path in tools.items():
-                watch = _watch(path, clauses, loop, tracer, lines=name == _PRINTF)
-                nanoseconds, outcome = one_run(watch, hits)
-                found[tool].append(nanoseconds)
-                words[tool] = f"{outcome.delivered:,} delivered, {outcome.lost:,} lost"
-        for tool, each in found.items():
-            print(f"  {name:36} {tool:9} {statistics.median(each):8.1f} ns   {words[tool]}")
-        _ratio({tool: statistics.median(each) for tool, each in found.items()})
-    _start(tools, rounds, loop, start_to_exit)
-    _compile(rounds, loop, start_to_exit)
+        watches: dict[str, Watch | None] = {
+            tool: _watch(path, clauses, lines=name == _PRINTF) for tool, path in tools.items()
+        }
+        series = race(watches, hits, rounds)
+        for tool, each in series.items():
+            delivered = sum(outcome.delivered for outcome in each.outcomes)
+            lost = sum(outcome.lost for outcome in each.outcomes)
+            print(
+                f"  {name:36} {tool:9} {each.median:8.1f} ns {each.spread:17}"
+                f" {delivered:,} delivered, {lost:,} lost"
+            )
+        if "bpftrace" in series:
+            print(f"  usdt / bpftrace: {series['usdt'].over(series['bpftrace']):.3f}")
+    _start(tools, rounds, start_to_exit)
+    _compile(rounds, start_to_exit)
 
 
 def _ratio(medians: dict[str, float]) -> None:
@@ -102,15 +92,14 @@ def _ratio(medians: dict[str, float]) -> None:
 def _start(
     tools: dict[str, str],
     rounds: int,
-    loop: Path,
     start_to_exit: Callable[[list[str]], tuple[float, float]],
 ) -> None:
-    script = f'usdt:{loop}:loop:hit {{ printf("%d %d\\n", arg0, arg1); }}'
+    script = f'usdt:{LOOP}:loop:hit {{ printf("%d %d\\n", arg0, arg1); }}'
     found: dict[str, list[tuple[float, float]]] = {tool: [] for tool in tools}
     for _ in range(rounds):
         for tool, path in tools.items():
             words = [path, "run"] if tool == "usdt" else [path]
-            found[tool].append(start_to_exit([*words, "-c", f"{loop} -n 1", "-e", script]))
+            found[tool].append(start_to_exit([*words, "-c", f"{LOOP} -n 1", "-e", script]))
     print("programs: start, one event, exit")
     for tool, each in found.items():
         seconds = statistics.median(one for one, _ in each)
@@ -118,19 +107,17 @@ def _start(
     _ratio({tool: statistics.median(one for one, _ in each) for tool, each in found.items()})
 
 
-def _compile(
-    rounds: int, loop: Path, start_to_exit: Callable[[list[str]], tuple[float, float]]
-) -> None:
+def _compile(rounds: int, start_to_exit: Callable[[list[str]], tuple[float, float]]) -> None:
     # What a start costs more for a long program: it is parsed, checked, generated and loaded.
     texts = [
-        "".join(_CLAUSE.format(loop=loop, number=one) for one in range(2, 2 + count))
+        "".join(_CLAUSE.format(loop=LOOP, number=one) for one in range(2, 2 + count))
         for count in (1, 16)
     ]
     found: list[list[float]] = [[], []]
     compiled: list[list[float]] = [[], []]
     for _ in range(rounds):
         for each, user, text in zip(found, compiled, texts, strict=True):
-            words = [str(USDT), "run", "-c", f"{loop} -n 1", "-e", text]
+            words = [str(USDT), "run", "-c", f"{LOOP} -n 1", "-e", text]
             each.append(start_to_exit(words)[0])
             user.append(_user_seconds([str(USDT), "run", "--dry-run", "-e", text]))
     lines = texts[1].count("\n")
