@@ -360,7 +360,10 @@ class DebugInfo(Closeable):
     def _search(self, kind: TypeKind, name: str) -> Die | None:
         die_position = self._type_at(kind, name)
         if die_position is None:
-            return self._search_class(kind, name)
+            # What is before "::" in the name of a type in a namespace is no class.
+            search = self.__dict__.get("_type_search")
+            known = search is not None and search.knows(name)
+            return None if known else self._search_class(kind, name)
         die = self._die(die_position)
         return die if die.tag in _TAGS[kind] else None
 

@@ -174,6 +174,16 @@ class SymbolTable:
             )
         )
 
+    def starting_with(self, *starts: str) -> Iterator[tuple[int, int]]:
+        """Yield address and type (STT_…) of the symbols defined here whose names begin so.
+
+        Raises:
+            ElfError: too many strings have one of the beginnings.
+        """
+        for _, address, _, info, section, _ in self._rows_named(*map(encoded, starts)):
+            if section not in _NOT_HERE:
+                yield address, info & 15
+
     def matching(self, wanted: Callable[[str], bool]) -> Iterator[ElfSymbol]:
         """Yield the symbols whose names ``wanted`` accepts."""
         strings = self._elf.contents(self._string_section)

@@ -6,5 +6,6 @@ indexer           one pass over a unit
 index             the result, cached
 unit_functions    functions by address without the index: only their unit is read
 type_search       types by name without the index: their bytes are searched
+class_units       C++ classes by their symbols, which lead to the unit
 nested_functions  functions inside functions, which the index omits
 """

@@ -7,11 +7,13 @@ entries. Most types are found in one of the first units; what is not found is no
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.text import encoded
 from usdt.dwarf.index.abbrev_skim import AbbrevSection
+from usdt.dwarf.index.class_units import class_units
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.units import cache
@@ -41,6 +43,7 @@ _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
 _MAX_READ = 32 << 20  # bytes of units; likewise
 _MAX_TABLES = 1 << 12
 _MIN_SEARCHED = 4 << 20  # bytes; answers that took less are not kept
+_MIN_LARGE = 16 << 20  # bytes of .debug_info that symbols are asked about before they are searched
 _MAX_ANSWERS = 1 << 14  # that are kept for later runs
 _KIND = "types"  # of files of the cache
 _PLAIN_KINDS = (TypeKind.TYPEDEF, TypeKind.BASE)
@@ -60,13 +63,12 @@ class TypeSearch:
     def __init__(self, files: DebugFiles) -> None:
         self._main = files.main
         self._files = files
-        self._abbreviations: AbbrevSection | None = None
         self._found: dict[str, DiePosition | None] = {}  # kind and name → position
         self._answers = _load(files)  # of earlier runs: the same for what was asked
         self._new = 0
         self._tables: dict[int, _NamesAt] = {}
         self._units: dict[int, frozenset[str]] = {}  # of those that were read: kinds and names
-        self._searched = self._read = 0
+        self._searched = self._read = self._cost = 0
 
     def find(self, kind: TypeKind, name: str) -> DiePosition | None:
         """Return the position of the type of a kind and a qualified name; None if there is none.
@@ -85,9 +87,14 @@ class TypeSearch:
             self._new += 1
         return self._answers[key]
 
+    def knows(self, name: str) -> bool:
+        """Return True if a type of a qualified name was found, of whatever kind."""
+        keys = [f"{one.value}{name}" for one in TypeKind]
+        return any(self._answers.get(key) or self._found.get(key) for key in keys)
+
     def close(self) -> None:
         """Leave the answers to later runs, unless they took little; idempotent."""
-        if not self._new or self._searched < _MIN_SEARCHED or len(self._answers) > _MAX_ANSWERS:
+        if not self._new or self._cost < _MIN_SEARCHED or len(self._answers) > _MAX_ANSWERS:
             return
         self._new = 0
         lines = [
@@ -99,6 +106,8 @@ class TypeSearch:
         cache.store(self._main.sections.identity, _KIND, lambda: iter((text,)))
 
     def _search(self, kind: TypeKind, name: str) -> DiePosition | None:
+        if len(self._main.sections[".debug_info"]) >= _MIN_LARGE and self._is_told(kind, name):
+            return self._found.get(f"{kind.value}{name}")
         whole, ends = self._patterns(name)
         # GNU ld sorts strings by their ends, and the first of those with an end has its entries.
         few = ends if len(ends) <= _MAX_ENDS else [*ends[:2], ends[-1]]
@@ -110,11 +119,22 @@ class TypeSearch:
             raise NotSearchable(self._main.damage or "64-bit DWARF")
         return None
 
+    def _is_told(self, kind: TypeKind, name: str) -> bool:
+        # True if symbols lead to a unit that tells.
+        for at in class_units(self._main, name):
+            number = self._main.number_at(at)
+            header = None if number is None else self._main.header(number)
+            if number is not None and header is not None:
+                self._cost += header.end  # decompressed
+                if number not in self._units:
+                    self._read_unit(number, header)
+                if self._is_answered(kind, name, number, header):
+                    return True
+        return False
+
     def _looked_for(self, kind: TypeKind, name: str, patterns: list[bytes]) -> bool:
         # True if the unit was found that tells.
-        wanted = frozenset(TypeKind) if kind in _PLAIN_KINDS else frozenset((kind,))
-        keys = {one: f"{one.value}{name}" for one in wanted}
-        letters = frozenset(one.value for one in wanted)
+        letters = frozenset(one.value for one in _wanted(kind))
         data = self._main.sections[".debug_info"]
         for at in self._hits(patterns):
             number, header = self._unit_at(at)
@@ -122,14 +142,21 @@ class TypeSearch:
                 if not self._names_of(header).may_define(data, at, letters):
                     continue
                 self._read_unit(number, header)
-            if self._found.get(keys[kind]) is not None:
-                return True
-            if not self._units[number].isdisjoint(keys.values()) and not self._is_plain(header):
-                # In C++ and Rust, the name of a class is that of no other type.
-                for one in TypeKind:
-                    self._found.setdefault(f"{one.value}{name}", None)
+            if self._is_answered(kind, name, number, header):
                 return True
         return False
+
+    def _is_answered(self, kind: TypeKind, name: str, number: int, header: UnitHeader) -> bool:
+        # Whether a unit that was read tells.
+        if self._found.get(f"{kind.value}{name}") is not None:
+            return True
+        keys = {f"{one.value}{name}" for one in _wanted(kind)}
+        if self._units[number].isdisjoint(keys) or self._is_plain(header):
+            return False
+        # In C++ and Rust, the name of a class is that of no other type.
+        for one in TypeKind:
+            self._found.setdefault(f"{one.value}{name}", None)
+        return True
 
     def _patterns(self, name: str) -> tuple[list[bytes], list[bytes]]:
         # The bytes of whole strings, and of longer ones that end so, sorted. An entry has the last
@@ -165,6 +192,7 @@ class TypeSearch:
         for start in range(0, len(data), _PIECE):
             piece = bytes(data[start : start + _PIECE + overlap])
             self._searched += len(piece)
+            self._cost += len(piece)
             if self._searched > _MAX_SEARCHED:
                 raise NotSearchable("an index costs less")
             if start == _AHEAD:
@@ -174,6 +202,10 @@ class TypeSearch:
             if hits > _MAX_HITS:
                 raise NotSearchable("a name that is everywhere")
             yield from found
+
+    @functools.cached_property
+    def _abbreviations(self) -> AbbrevSection:
+        return AbbrevSection(self._main.abbreviation_bytes, self._files.name)
 
     def _unit_at(self, at: int) -> tuple[int, UnitHeader]:
         number = self._main.number_containing(at)
@@ -187,8 +219,6 @@ class TypeSearch:
         if found is None:
             if len(self._tables) >= _MAX_TABLES:
                 self._tables.clear()
-            if self._abbreviations is None:
-                self._abbreviations = AbbrevSection(self._main.abbreviation_bytes, self._files.name)
             at = header.abbreviations + self._main.bases.get("abbrev", 0)
             made = _NamesAt(self._abbreviations.types(at, header.encoding))
             found = self._tables[header.at] = made
@@ -196,7 +226,7 @@ class TypeSearch:
 
     def _read_unit(self, number: int, header: UnitHeader) -> None:
         self._read += header.end - header.at
-        if self._read > _MAX_READ or self._abbreviations is None:
+        if self._read > _MAX_READ:
             raise NotSearchable("an index costs less")
         indexer = UnitIndexer(self._abbreviations)
         indexer.add_unit(self._main.unit(header), DiePosition(number, 0))
@@ -208,6 +238,10 @@ class TypeSearch:
     def _is_plain(self, header: UnitHeader) -> bool:
         unit = self._main.unit(header)
         return unit.integer(unit.root, At.LANGUAGE, 0) in PLAIN_LANGUAGES
+
+
+def _wanted(kind: TypeKind) -> frozenset[TypeKind]:
+    return frozenset(TypeKind) if kind in _PLAIN_KINDS else frozenset((kind,))
 
 
 def _load(files: DebugFiles) -> dict[str, DiePosition | None]:

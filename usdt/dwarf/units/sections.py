@@ -38,6 +38,7 @@ _MAX_RATIO = 1100  # zlib packs at most 1032 bytes into one
 _MAX_PARTS = 1 << 16
 _MIN_CACHED = 1 << 20  # bytes; decompressed sections of this size and more are cached
 _PIECE = 1 << 20
+_PACKED = 1 << 16  # compressed bytes per step; of more, zlib copies what it has not used yet
 _MIN_LARGE = 1 << 20  # bytes; plain sections of this size and more are not read at once
 _MAX_UNITS = 64 << 20  # bytes of units that are kept
 _EMPTY = memoryview(b"")
@@ -231,7 +232,7 @@ class DebugSections:
         try:
             while total <= size and not inflate.eof:
                 if not pending:
-                    pending = packed[at : at + _PIECE]
+                    pending = packed[at : at + _PACKED]
                     at += len(pending)
                 piece = inflate.decompress(pending, _PIECE)
                 exhausted = at >= len(packed)
