@@ -4,6 +4,8 @@ That directory is ``$XDG_CACHE_HOME``, else ``~/.cache``. Root with the home dir
 user (sudo) uses ``/var/cache``: the user could lead it elsewhere. Directories are opened one below
 the other, and only those above our own may be links, for root none. Our own must be ours and not
 writable by others.
+
+What is true of the running kernel until it ends is kept in files with the ID of its boot.
 """
 
 from __future__ import annotations
@@ -12,16 +14,29 @@ import contextlib
 import errno
 import os
 import stat
+import struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import BinaryIO
 
-__all__ = ("open_at_once", "open_cache_folder", "size_of")
+__all__ = (
+    "OWN_FOLDERS",
+    "load_of_boot",
+    "open_at_once",
+    "open_cache_folder",
+    "size_of",
+    "store_of_boot",
+)
+
+#: The names of our directories in the user's for caches, as for :func:`open_cache_folder`.
+OWN_FOLDERS = ("usdt-toolkit", "dwarf")
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _ROOT_CACHE = "/var/cache"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_LENGTHS = struct.Struct("=QQ")  # of the text that says what the data are about, and of the data
 
 
 def open_at_once(path: str) -> int:
@@ -110,3 +125,80 @@ def _below(folder: int, name: str, flags: int, *, create: bool) -> int:
             return os.open(name, _OPEN_FOLDER | flags, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def load_of_boot(name: str, about: str) -> memoryview | None:
+    """Return what :func:`store_of_boot` stored since the machine started.
+
+    Args:
+        name: the file's name.
+        about: what it must be about.
+
+    Returns:
+        The data; None if there are none, or about something else.
+    """
+    head = _head(about)
+    folder = open_cache_folder(OWN_FOLDERS, create=False) if head else None
+    if folder is None:
+        return None
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        number = os.open(name, flags, dir_fd=folder)
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
+    with open(number, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+        status = os.fstat(number)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            return None
+        try:
+            data = memoryview(file.readall())
+            os.utime(number)  # the oldest are deleted first
+        except OSError:
+            return None
+    start = _LENGTHS.size + len(head)
+    if len(data) < start or _LENGTHS.unpack_from(data) != (len(head), len(data) - start):
+        return None
+    return data[start:] if data[_LENGTHS.size : start] == head else None
+
+
+def store_of_boot(name: str, about: str, data: bytes | memoryview) -> None:
+    """Store data that are true until the machine starts again; errors are ignored.
+
+    No checksum is needed: what a crash of the machine leaves is of another boot.
+
+    Args:
+        name: the file's name; what it had before is replaced.
+        about: what the data are about, in addition to the boot.
+        data: the contents.
+    """
+    head = _head(about)
+    folder = open_cache_folder(OWN_FOLDERS) if head else None
+    if folder is None:
+        return
+    temporary = f".{name}.{os.getpid()}"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        number = os.open(temporary, flags, 0o600, dir_fd=folder)
+        with open(number, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(_LENGTHS.pack(len(head), memoryview(data).nbytes) + head)
+            file.write(data)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:  # the disk is full, or the directory is gone
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _head(about: str) -> bytes:
+    # The boot, and what the data are about, of whole words; b"" if the boot has no ID.
+    try:
+        with open(_BOOT_ID, "rb") as file:  # noqa: PTH123 - importing pathlib takes longer
+            head = file.read().strip() + b" " + about.encode("utf-8", "surrogateescape")
+    except OSError:
+        return b""
+    return head + b" " * (-len(head) % 8)

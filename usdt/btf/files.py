@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 import struct
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
 
-__all__ = ("FOLDER", "KERNEL", "BtfFile", "build_id_in", "modules", "read_btf")
+__all__ = ("FOLDER", "KERNEL", "BtfFile", "build_id_in", "modules", "read_btf", "read_or_map")
 
 #: Where the kernel shows its own BTF (Linux 5.4) and its modules' (5.11).
 FOLDER = "/sys/kernel/btf"
@@ -72,6 +73,21 @@ def read_btf(path: str) -> BtfFile:
     if data.startswith(ELF_MAGIC):
         return _of_elf(data, path)
     return BtfFile(data, None, _is_module_of_sysfs(path))
+
+
+def read_or_map(path: str) -> bytes | mmap.mmap:
+    """Return the contents of a file of raw BTF, mapped if possible: that takes no memory.
+
+    Linux 6.16 allows it for the kernel's (commit a539e2a6d51d), privately.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123
+        try:
+            return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        except (OSError, ValueError):
+            return file.read()
 
 
 def _of_elf(data: bytes | FileData, path: str) -> BtfFile:

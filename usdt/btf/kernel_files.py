@@ -12,7 +12,14 @@ import os
 from usdt.base.errors import BtfError, NotSupported
 from usdt.btf.files import KERNEL, BtfFile, build_id_in, read_btf
 
-__all__ = ("given_file", "kernel_files", "name_file", "read_kernel_btf", "running_build_id")
+__all__ = (
+    "given_file",
+    "has_own_btf",
+    "kernel_files",
+    "name_file",
+    "read_other_btf",
+    "running_build_id",
+)
 
 _NOTES = "/sys/kernel/notes"
 _MODULE_NOTES = "/sys/module/{}/notes/.note.gnu.build-id"
@@ -47,8 +54,13 @@ def kernel_files(release: str) -> list[str]:
     return [folder.format(release) + ending for folder in _FOLDERS for ending in _ENDINGS]
 
 
-def read_kernel_btf() -> tuple[str, BtfFile]:
-    """Return the file with the running kernel's types, and its contents.
+def has_own_btf() -> bool:
+    """Return True if the running kernel shows its types."""
+    return os.path.exists(KERNEL)  # noqa: PTH110 - importing pathlib takes longer
+
+
+def read_other_btf() -> tuple[str, BtfFile]:
+    """Return the file with the running kernel's types that is not its own, and the contents.
 
     Raises:
         BtfError: the file that the user names has no BTF, or is of another kernel.
@@ -57,22 +69,19 @@ def read_kernel_btf() -> tuple[str, BtfFile]:
     path = given_file()
     if path is not None:
         return path, _named(path)
-    try:
-        return KERNEL, read_btf(KERNEL)
-    except FileNotFoundError as err:
-        refused = []
-        for path in kernel_files(os.uname().release):
-            try:
-                file = read_btf(path)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except (BtfError, OSError) as problem:
-                refused.append(str(problem))
-                continue
-            if not _is_of_another(file):
-                return path, file
-            refused.append(f"{path} is of another kernel")
-        raise _missing(refused) from err
+    refused = []
+    for path in kernel_files(os.uname().release):
+        try:
+            file = read_btf(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (BtfError, OSError) as problem:
+            refused.append(str(problem))
+            continue
+        if not _is_of_another(file):
+            return path, file
+        refused.append(f"{path} is of another kernel")
+    raise _missing(refused)
 
 
 def _named(path: str) -> BtfFile:

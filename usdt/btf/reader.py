@@ -1,8 +1,8 @@
 """``Btf``: the types of a kernel, a module or an object file, each decoded on first use.
 
-Opening costs one pass over the records, to find where each begins. Split BTF (a module's)
-continues its base: its type IDs start at ``base.end``, its string offsets at the length of the
-base's strings.
+The first use of an ID costs one pass over the records, to find where each begins. Split BTF (a
+module's) continues its base: its type IDs start at ``base.end``, its string offsets at the length
+of the base's strings.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import functools
 import sys
 from array import array
 from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError, NotSupported
 from usdt.base.text import encoded
 from usdt.btf.decode import decode
-from usdt.btf.files import FOLDER, KERNEL, modules, read_btf
+from usdt.btf.files import FOLDER, KERNEL, modules, read_btf, read_or_map
 from usdt.btf.format import MAX_NESTING, Kind, kind_of, nesting_error, parse_header
-from usdt.btf.kernel_files import given_file, name_file, read_kernel_btf
+from usdt.btf.kernel_files import given_file, has_own_btf, name_file, read_other_btf
+from usdt.btf.positions import kernel_positions, occurrences, record_positions
 from usdt.btf.types import (
     Array,
     Composite,
@@ -44,27 +46,6 @@ _MAX_HITS = 1000  # of a string offset's bytes among the records
 _VOID = Void(0, "")
 _LONG = {"long int", "long unsigned int", "long", "unsigned long", "long signed int"}
 _LONG |= {"unsigned long int", "signed long", "signed long int"}
-
-
-class _Steps(dict[int, int]):
-    # Info word → length of the whole record in words, computed once for each distinct info word.
-    def __init__(self, sizes: dict[int, tuple[int, int]], name: str) -> None:
-        self._sizes = sizes
-        self._name = name
-
-    def __missing__(self, info: int) -> int:
-        kind, items = kind_of(info), info & 0xFFFFFF
-        sizes = self._sizes.get(kind)
-        if sizes is None or not kind:
-            raise BtfError(
-                f"{self._name}: BTF kind {kind} is unknown, and no layout section gives the size"
-                " of its records"
-            )
-        extra = sizes[0] + items * sizes[1]
-        if extra % 4:
-            raise BtfError(f"{self._name}: BTF kind {kind} has records that are not whole words")
-        self[info] = steps = 3 + extra // 4
-        return steps
 
 
 class Btf:
@@ -191,27 +172,9 @@ class Btf:
         return words
 
     @functools.cached_property
-    def _positions(self) -> array[int]:
-        # Index of each record's first word. Opening spends most of its time in this loop: a plain
-        # dict is faster than one with __missing__, and indexing ``infos`` is faster than adding 1.
-        end, infos = len(self._words), self._words[1:]
-        every, steps = _Steps(self._header.sizes, self.name), dict[int, int]()
-        positions: list[int] = []
-        append = positions.append
-        at = 0
-        try:
-            while at < end:
-                append(at)
-                try:
-                    at += steps[infos[at]]
-                except KeyError:
-                    at += steps.setdefault(infos[at], every[infos[at]])
-        except IndexError:
-            at = end + 1
-        if at > end:
-            type_id = self.first + len(positions) - 1
-            raise BtfError(f"{self.name}: BTF type {type_id} is cut off at the end of the types")
-        return array("I", positions)
+    def _positions(self) -> Sequence[int]:
+        # Index of each record's first word.
+        return record_positions(self._words, self._header.sizes, self.first, self.name)
 
     def __len__(self) -> int:
         """Number of types, including void and the base's."""
@@ -329,18 +292,15 @@ class Btf:
 
     def _with_name(self, offset: int) -> Iterator[int]:
         # Records that begin with a string offset; the same bytes also occur elsewhere.
-        start, end = self._header.types
-        word = offset.to_bytes(4, "little" if self.order == "little" else "big")
+        start, _ = self._header.types
         positions = self._positions
-        hits = []
-        at = self._data.find(word, start, end)
-        while at >= 0:
-            hits.append(at - start)
-            if len(hits) > _MAX_HITS:  # too common a number: compare all records instead
-                yield from self._with_names({offset})
-                return
-            at = self._data.find(word, at + 1, end)
-        for position, odd in (divmod(hit, 4) for hit in hits):
+        hits = [
+            *islice(occurrences(self._data, offset, self.order, self._header.types), _MAX_HITS + 1)
+        ]
+        if len(hits) > _MAX_HITS:  # too common a number: compare all records instead
+            yield from self._with_names({offset})
+            return
+        for position, odd in (divmod(hit - start, 4) for hit in hits):
             if not odd:
                 index = bisect_left(positions, position)
                 if index < len(positions) and positions[index] == position:
@@ -433,6 +393,15 @@ class Btf:
         return 8
 
 
+class _KernelBtf(Btf):
+    # The kernel's own, which does not change until the machine starts again.
+    @functools.cached_property
+    def _positions(self) -> Sequence[int]:
+        if self.order != sys.byteorder:
+            return super()._positions
+        return kernel_positions(self._words, self._header.sizes, self.name)
+
+
 def _kind_name(found: Type) -> str:
     kind = found.kind
     return kind.name if isinstance(kind, Kind) else f"kind {kind}"
@@ -440,14 +409,17 @@ def _kind_name(found: Type) -> str:
 
 @functools.cache
 def _kernel_btf() -> Btf:
-    path, file = read_kernel_btf()
-    return _own_btf() if path == KERNEL else Btf(file.types, name=path)
+    if given_file() is None and has_own_btf():
+        return _own_btf()
+    path, file = read_other_btf()
+    return Btf(file.types, name=path)
 
 
 @functools.cache
 def _own_btf() -> Btf:
     try:
-        return Btf(read_btf(KERNEL).types, name=KERNEL)
+        # Copying a mapping takes half the time of reading, and keeps no descriptor.
+        return _KernelBtf(read_or_map(KERNEL)[:], name=KERNEL)
     except FileNotFoundError as err:
         feature = f"BTF of the kernel ({KERNEL}, CONFIG_DEBUG_INFO_BTF)"
         raise NotSupported(feature) from err

@@ -1,4 +1,4 @@
-"""``usdt cache``: what is kept of debug information between runs, and clearing it."""
+"""``usdt cache``: what is kept between runs of debug information and the kernel; clearing it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = ("cache",)
 
 _KINDS = {
     "index": "functions, types and variables of files, by name",
+    "positions": "where the kernel's types are, until the next boot",
     "section": "decompressed debug information",
     "types": "where types are that were asked for",
     "unwind": "unwind tables, compiled",
@@ -54,7 +55,7 @@ def cache(action: str | None, *, as_json: bool) -> None:
     sys.stdout.write(f"{path}: {total} of at most {files.MAX_CACHE >> 30} GiB\n")
     for one in kinds:
         what = _KINDS.get(one.kind, "left by a run that was killed" if not one.kind else "")
-        row = f"  {one.kind:<8} {_files(one.files):>12} {_mib(one.size):>12}  {what}"
+        row = f"  {one.kind:<9} {_files(one.files):>12} {_mib(one.size):>12}  {what}"
         sys.stdout.write(f"{row.rstrip()}\n")
 
 

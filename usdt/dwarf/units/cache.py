@@ -3,7 +3,8 @@
 The directory is opened by :mod:`usdt.base.files`; files are opened, renamed and deleted by
 its descriptor. Files are created atomically and are private to their owner. A header has the
 format's version, the key, the length and a checksum. A file that does not match its header is
-ignored. When the cache is full, the least recently used files are deleted.
+ignored. When the cache is full, the least recently used files are deleted. Files about the running
+kernel (:func:`usdt.base.files.store_of_boot`) are in the same directory, and counted with them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.base.errors import ElfError
-from usdt.base.files import open_cache_folder
+from usdt.base.files import OWN_FOLDERS, open_cache_folder
 from usdt.elf.file_bytes import FileBytes, OpenFile
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ _MAX_CHECKED = 16 << 20  # the checksum covers files up to this size, and sample
 _SAMPLES = 64
 _SAMPLE = 1 << 16
 _SECTION = "section"  # the kind
-_OWN_FOLDERS = ("usdt-toolkit", "dwarf")
 
 
 def _file_name(key: str, kind: str) -> str:
@@ -77,7 +77,7 @@ def _checksum(data: SectionBytes) -> int:
 
 def load(key: str, kind: str) -> memoryview | None:
     """Return the contents stored under a key, as mapped memory; None if absent or damaged."""
-    folder = open_cache_folder(_OWN_FOLDERS)
+    folder = open_cache_folder(OWN_FOLDERS)
     if folder is None:
         return None
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -120,7 +120,7 @@ def store(key: str, kind: str, parts: Callable[[], Iterator[bytes]]) -> memoryvi
         kind: the kind of contents, which is the file's suffix.
         parts: yields the bytes; each part is written before the next is requested.
     """
-    folder = open_cache_folder(_OWN_FOLDERS)
+    folder = open_cache_folder(OWN_FOLDERS)
     if folder is None:
         return None
     try:
@@ -189,7 +189,7 @@ class StoredSection(NamedTuple):
 
 def open_section(key: str, size: int) -> StoredSection | None:
     """Open what is stored of a section of ``size`` bytes; None if nothing is, or it is damaged."""
-    folder = open_cache_folder(_OWN_FOLDERS)
+    folder = open_cache_folder(OWN_FOLDERS)
     if folder is None:
         return None
     name = _file_name(key, _SECTION)
@@ -280,7 +280,7 @@ class Draft:
 
 def new_draft() -> Draft | None:
     """Return an empty draft; None where the cache's directory or its file system allows none."""
-    folder = open_cache_folder(_OWN_FOLDERS)
+    folder = open_cache_folder(OWN_FOLDERS)
     if folder is None:
         return None
     try:
@@ -311,7 +311,7 @@ class CachedKind(NamedTuple):
 
 def contents() -> tuple[str, list[CachedKind]]:
     """Return the path of the cache's directory and what is in it, sorted; "" if there is none."""
-    folder = open_cache_folder(_OWN_FOLDERS, create=False)
+    folder = open_cache_folder(OWN_FOLDERS, create=False)
     if folder is None:
         return "", []
     try:
@@ -332,7 +332,7 @@ def clear() -> None:
     Raises:
         OSError: a file cannot be deleted.
     """
-    folder = open_cache_folder(_OWN_FOLDERS, create=False)
+    folder = open_cache_folder(OWN_FOLDERS, create=False)
     if folder is None:
         return
     try:
