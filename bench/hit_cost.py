@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from loop import PARTS, race
+from loop import PART, race
 from tracers import BPFTRACE, bpftrace, empty_uprobe, our_aggregation, ours, their_aggregation
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ AGGREGATIONS = {
 
 def cost_of_a_hit(hits: int, rounds: int) -> None:
     """Measure the cost of a hit, and print it."""
-    print(f"cost of a hit: {hits:,} hits in turn in {PARTS} parts; medians of {rounds} rounds")
+    print(f"cost of a hit: {hits:,} hits {PART:,} in turn; medians of {rounds} rounds")
     alone: dict[str, Watch | None] = {
         "untraced": None,
         "empty uprobe": empty_uprobe,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 LOOP = ROOT / "testbins/out/default/loop"
 ATTACH_SECONDS = 20.0
-PARTS = 40  # of the hits of a run
+PART = 2_000  # hits that fire at once: less than a slice of time of the scheduler
 SETTLE_SECONDS = 0.5  # a tracer may attach a second probe at the same place
 
 
@@ -44,9 +44,9 @@ class Loop:
     output: IO[str]
 
     @classmethod
-    def start(cls, hits: int, binary: Path) -> Loop:
-        """Start the program, which fires ``hits`` in :data:`PARTS` parts, each when it is told."""
-        command = [str(binary), "-n", str(max(1, hits // PARTS)), "-w", "-q"]
+    def start(cls, binary: Path) -> Loop:
+        """Start the program, which fires :data:`PART` hits each time it is told."""
+        command = [str(binary), "-n", str(PART), "-w", "-q"]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
@@ -162,13 +162,13 @@ def race(watches: Mapping[str, Watch | None], hits: int, rounds: int) -> dict[st
             loops = {}
             for number, (name, watch) in enumerate(watches.items()):
                 binary = Path(shutil.copy(LOOP, Path(folder, f"loop{number}")))
-                loop = loops[name] = Loop.start(hits, binary)
+                loop = loops[name] = Loop.start(binary)
                 stack.callback(loop.process.kill)
                 if watch:
                     series[name].outcomes.append(stack.enter_context(watch(loop)))
                 stack.callback(loop.end)
             _await_attachment([loops[name] for name, watch in watches.items() if watch])
-            for part in range(PARTS):
+            for part in range(max(1, hits // PART)):
                 # Each is the first as often as the others.
                 first = part % len(loops)
                 names = list(loops)

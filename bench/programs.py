@@ -7,7 +7,7 @@ import statistics
 import subprocess
 from typing import TYPE_CHECKING
 
-from loop import LOOP, PARTS, race
+from loop import LOOP, PART, race
 from tracers import BPFTRACE, USDT, tracer
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def programs(
         start_to_exit: runs a command; returns its seconds and MiB.
     """
     tools = {"usdt": str(USDT)} | ({"bpftrace": BPFTRACE} if BPFTRACE else {})
-    print(f"programs: {hits:,} hits, in turn in {PARTS} parts; medians of {rounds} rounds")
+    print(f"programs: {hits:,} hits, {PART:,} in turn; medians of {rounds} rounds")
     for name, clauses in _PROGRAMS.items():
         watches: dict[str, Watch | None] = {
             tool: _watch(path, clauses, lines=name == _PRINTF) for tool, path in tools.items()
