@@ -6,6 +6,7 @@ import errno
 import os
 import struct
 import subprocess
+import sys
 import zlib
 from typing import TYPE_CHECKING
 
@@ -306,6 +307,15 @@ def with_section(program: Path, data: bytes) -> Path:
 TEXT = bytes(3 << 20)
 
 
+@pytest.fixture(params=["zlib", "isal"])
+def inflater(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both modules that decompress large sections."""
+    if request.param == "isal":
+        pytest.importorskip("isal.isal_zlib", reason="needs the extra isal")
+    else:
+        monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+
+
 def refused(program: Path) -> str:
     """Why debug information is refused."""
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
@@ -316,6 +326,7 @@ def refused(program: Path) -> str:
     return ""
 
 
+@pytest.mark.usefixtures("inflater")
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -346,6 +357,7 @@ def test_sections_that_lie_about_their_size(
     assert not kept.exists() or not list(kept.iterdir())
 
 
+@pytest.mark.usefixtures("inflater")
 def test_large_sections_are_decompressed_once(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +377,7 @@ def test_large_sections_are_decompressed_once(
         whole.close()
 
 
+@pytest.mark.usefixtures("inflater")
 def test_a_section_is_decompressed_as_far_as_it_is_read(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,7 +406,7 @@ def overlapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sections, "_PIECE", 200)
 
 
-@pytest.mark.usefixtures("overlapped")
+@pytest.mark.usefixtures("overlapped", "inflater")
 @pytest.mark.parametrize("compiler", ["gcc", "g++"])
 def test_a_section_is_looked_through_while_it_comes(
     tmp_path: Path, kept: Path, compiler: str
@@ -412,7 +425,7 @@ def test_a_section_is_looked_through_while_it_comes(
     assert sorted(one.suffix for one in kept.iterdir()) == [".index", ".index", *[".section"] * 3]
 
 
-@pytest.mark.usefixtures("overlapped")
+@pytest.mark.usefixtures("overlapped", "inflater")
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -434,7 +447,7 @@ def test_one_that_lies_is_refused_as_it_comes(
     assert not list(kept.iterdir())
 
 
-@pytest.mark.usefixtures("overlapped")
+@pytest.mark.usefixtures("overlapped", "inflater")
 def test_a_full_disk_costs_the_cache_alone(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -455,7 +468,7 @@ def test_a_full_disk_costs_the_cache_alone(
     assert sizes.get(".section", 0) <= 1000
 
 
-@pytest.mark.usefixtures("overlapped")
+@pytest.mark.usefixtures("overlapped", "inflater")
 def test_an_interrupted_decompression_is_not_kept(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

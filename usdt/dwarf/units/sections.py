@@ -13,6 +13,7 @@ import os
 import struct
 import zlib
 from collections import deque
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
@@ -23,6 +24,7 @@ from usdt.elf.format import SHF_COMPRESSED, SHT_NOBITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from types import ModuleType
 
     from usdt.elf.file import ElfFile
     from usdt.elf.format import Section
@@ -226,7 +228,8 @@ class DebugSections:
     def _pieces(
         self, section: Section, packed: FileBytes, kind: int, size: int
     ) -> Generator[bytes, None, None]:
-        inflate = zlib.decompressobj() if kind == _ZLIB else self._zstd(section)
+        module = _zlib_module(size)
+        inflate = module.decompressobj() if kind == _ZLIB else self._zstd(section)
         total = at = 0
         pending = b""
         try:
@@ -241,7 +244,7 @@ class DebugSections:
                     break
                 total += len(piece)
                 yield piece
-        except (zlib.error, OSError, ValueError) as err:
+        except (module.error, OSError, ValueError) as err:
             raise self._damaged(section, f"cannot be decompressed: {err}") from err
         if total != size:
             raise self._damaged(section, f"decompresses to {total} bytes, its header says {size}")
@@ -260,6 +263,14 @@ class DebugSections:
 
     def _damaged(self, section: Section, reason: str) -> DwarfError:
         return DwarfError(f"{self.name}: section {section.name}: {reason}")
+
+
+def _zlib_module(size: int) -> ModuleType:
+    # The module of the extra has the functions of zlib, and takes half of the time.
+    if size >= _MIN_CACHED:
+        with contextlib.suppress(ImportError):
+            return import_module("isal.isal_zlib")
+    return zlib
 
 
 class _Inflate:
