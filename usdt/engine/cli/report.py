@@ -19,7 +19,7 @@ from usdt.engine.cli.running import closing_line, report_losses
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
-from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.output_file import OutputFile, lines_in
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.recording.processes import RecordedStacks, wants_stacks
 from usdt.engine.recording.reader import Reader
@@ -292,12 +292,12 @@ class _Report:
             self.separator = ",\n"
 
     def _lines(self, formatter: Formatter) -> None:
-        for batch in self._replay(formatter):
+        for batch in self._replay(formatter, encoded=True):
             self.output.write(titled(formatter, batch))
 
-    def _replay(self, formatter: Formatter) -> Iterator[list[Any]]:
-        for batch in self.reader.replay(formatter, self._wanted, self.stacks):
-            self.events += len(batch)
+    def _replay(self, formatter: Formatter, *, encoded: bool = False) -> Iterator[list[Any]]:
+        for batch in self.reader.replay(formatter, self._wanted, self.stacks, encoded=encoded):
+            self.events += lines_in(batch)
             yield batch
 
     # ------------------------------------------------------------ probes

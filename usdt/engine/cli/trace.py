@@ -14,7 +14,9 @@ from usdt.engine.cli.options import parse_options, parse_requests
 from usdt.engine.cli.pictures.options import PICTURES
 from usdt.engine.cli.running import closing_line, report_losses, run_command
 from usdt.engine.language.tree import StackKind
+from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter, titled
+from usdt.engine.output.output_file import Lines, lines_in
 from usdt.engine.output.parquet import share_columns
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.output.symbol_needs import wants_user_symbols
@@ -146,11 +148,10 @@ class PrintJob:
             "stack_bytes": trace.stack_bytes,
         }
         if self._in_sequence:
-            from usdt.engine.output.decode import Decoder  # noqa: PLC0415 - only for -s
             from usdt.engine.runtime.call_chain import CallChainSession  # noqa: PLC0415
 
             return CallChainSession(Decoder(self._formatter), self._options.requests, **settings)
-        return RingBufferSession(self._formatter, **settings)
+        return RingBufferSession(Decoder(self._formatter, encoded=True), **settings)
 
     def _new_formatter(self) -> Formatter:
         output = self._options.output
@@ -175,12 +176,13 @@ class PrintJob:
         share_columns(output, self._formatter)
         self._resolver.begin(self._pids)
 
-    def take(self, batch: list[str]) -> bool:
+    def take(self, batch: list[str] | Lines) -> bool:
         """Write lines; return True once -n is reached."""
         limit = self._options.run.count or math.inf
-        if self._events + len(batch) > limit:
-            batch = batch[: int(limit) - self._events]
-        self._events += len(batch)
+        if self._events + lines_in(batch) > limit:
+            left = int(limit) - self._events
+            batch = batch.first(left) if isinstance(batch, Lines) else batch[:left]
+        self._events += lines_in(batch)
         if batch:
             self._output.write(titled(self._formatter, batch))
         return self._events >= limit

@@ -4,7 +4,9 @@ Records of one variant have one length and one layout, so one ``struct.iter_unpa
 of them. Where records of several probes alternate, they are sorted by variant, unpacked variant by
 variant, and put back into their order. The context of a record (probe, process, CPU, command)
 repeats from record to record and is formatted once per distinct combination. The rest of a record
-is one expression, compiled for each layout (as the standard library's dataclasses do).
+is one expression, compiled for each layout (as the standard library's dataclasses do). Runs of
+records that show only numbers become lines without any code per record, where the consumer takes
+encoded lines: :mod:`usdt.engine.output.formatters.line_template`.
 
 The bytes may come from a damaged recording. Therefore every record's length is compared with that
 of its variant before the record is read.
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.plan import ProbePlan
     from usdt.engine.compiler.record.layout import RecordField
     from usdt.engine.output.formatters.formatter import Formatter
+    from usdt.engine.output.formatters.line_template import LineTemplate
     from usdt.engine.output.python_processes import PythonProcesses
 
 __all__ = ("CONTEXT", "BadRecord", "Decoder", "RecordConsumer", "record_format", "swapped_words")
@@ -85,15 +88,20 @@ class Decoder:
     Args:
         form: the formatter that makes the results.
         byteorder: byte order of the records, as in :data:`sys.byteorder`.
+        encoded: whether batches of a formatter of lines may be
+            :class:`usdt.engine.output.output_file.Lines`, which are faster to make.
     """
 
-    def __init__(self, form: Formatter, byteorder: str = sys.byteorder) -> None:
+    def __init__(
+        self, form: Formatter, byteorder: str = sys.byteorder, *, encoded: bool = False
+    ) -> None:
         self._form = form
         self._foreign = byteorder != sys.byteorder
         self._order = "<" if byteorder == "little" else ">"
-        self._variants: dict[int, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
+        self._encoded = encoded and not self._foreign
+        self._variants: dict[int, _Renderer] = {}
         self._sizes: dict[int, int] = {}
-        self._renderers: dict[RecordLayout, tuple[struct.Struct, Callable[..., list[Any]]]] = {}
+        self._renderers: dict[RecordLayout, _Renderer] = {}
         self._hidden: set[int] = set()
         self._contexts = _Contexts(form, self._order)
 
@@ -112,8 +120,7 @@ class Decoder:
             self._contexts.returns.add(number)
         self._sizes[number] = layout.size
         if layout not in self._renderers:
-            renderer = compile_renderer(layout, self._form, self._order)
-            self._renderers[layout] = record_format(layout, self._order), renderer
+            self._renderers[layout] = _Renderer(layout, self._form, self._order)
         self._variants[number] = self._renderers[layout]
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
@@ -136,9 +143,8 @@ class Decoder:
                 rows = []
             else:
                 variant = self._variant(words, position)
-                layout, render = self._variants[variant]
-                records = layout.iter_unpack(data[position << 2 : end << 2])
-                rows = [] if variant in self._hidden else render(records, self._contexts)
+                records = data[position << 2 : end << 2]
+                rows = [] if variant in self._hidden else self._run(variant, records, count)
             if len(self._contexts) > _CONTEXTS:
                 self._contexts.clear()
             if rows:
@@ -153,7 +159,16 @@ class Decoder:
         """Return the results for rows that were already unpacked with record_format()."""
         if len(self._contexts) > _CONTEXTS:
             self._contexts.clear()
-        return self._variants[variant][1](rows, self._contexts)
+        return self._variants[variant].render(rows, self._contexts)
+
+    def _run(self, variant: int, records: bytes, count: int) -> list[Any]:
+        # The results for records of one variant.
+        renderer = self._variants[variant]
+        template = renderer.template() if self._encoded else None
+        lines = None if template is None else template.lines(records, count, self._contexts)
+        if lines is not None:
+            return lines
+        return renderer.render(renderer.format.iter_unpack(records), self._contexts)
 
     def _mixed(self, data: bytes, words: memoryview, position: int) -> tuple[int, list[Any]]:
         # Decodes up to a batch of records of any variant. Returns the position after them, and the
@@ -173,8 +188,9 @@ class Decoder:
             position = end
         results = {}
         for variant, records in pieces.items():
-            layout, render = self._variants[variant]
-            results[variant] = iter(render(layout.iter_unpack(b"".join(records)), self._contexts))
+            renderer = self._variants[variant]
+            rows = renderer.format.iter_unpack(b"".join(records))
+            results[variant] = iter(renderer.render(rows, self._contexts))
         return position, [next(results[variant]) for variant in variants]
 
     def _variant(self, words: memoryview, position: int) -> int:
@@ -238,14 +254,44 @@ def record_format(layout: RecordLayout, order: str = "=") -> struct.Struct:
     return struct.Struct("".join(parts))
 
 
-def compile_renderer(
-    layout: RecordLayout, form: Formatter, order: str = "="
-) -> Callable[..., list[Any]]:
-    """Return a function (rows, contexts) → list, compiled for one layout.
+class _Renderer:
+    """What makes the results for records of one layout.
 
-    Its source consists of names, numbers and the keys of the items; the formatter quotes the keys.
-    ``order`` is also the byte order of the elements of arrays.
+    The source of ``render`` consists of names, numbers and the keys of the items; the formatter
+    quotes the keys.
+
+    Args:
+        layout: the layout.
+        form: the formatter.
+        order: as for :func:`record_format`; also the byte order of the elements of arrays.
+
+    Attributes:
+        format: unpacks a record.
+        render: (rows, contexts) → results.
     """
+
+    def __init__(self, layout: RecordLayout, form: Formatter, order: str) -> None:
+        self.format = record_format(layout, order)
+        self._layout = layout
+        names, self._source = _sources(layout, form, order)
+        self._names = form.names | (form.return_names if layout.returns else {})
+        source = f"lambda rows, contexts: [{self._source} for {', '.join(names)} in rows]"
+        self.render: Callable[..., list[Any]] = eval(source, self._names)  # noqa: S307 - see above
+        self._has_template = False
+        self._template: LineTemplate | None = None
+
+    def template(self) -> LineTemplate | None:
+        """Return what makes lines of many records at once; None if nothing does."""
+        if not self._has_template:
+            from usdt.engine.output.formatters.line_template import LineTemplate  # noqa: PLC0415 - for many records
+
+            self._has_template = True
+            self._template = LineTemplate.of(self._layout, self._source, self._names)
+        return self._template
+
+
+def _sources(layout: RecordLayout, form: Formatter, order: str) -> tuple[list[str], str]:
+    # The names that a row's values have, and the source of the expression for a record.
     names = ["time", "key"] + (["bitmap"] if layout.bitmap_offset is not None else [])
     values = []
     form.begin(layout)
@@ -261,10 +307,7 @@ def compile_renderer(
             names.append(f"length{index}")
         if field.column.stored:
             names.append(f"value{index}")
-    source = f"lambda rows, contexts: [{form.record(values)} for {', '.join(names)} in rows]"
-    names_known = form.names | (form.return_names if layout.returns else {})
-    function: Callable[..., list[Any]] = eval(source, names_known)  # noqa: S307 - see above
-    return function
+    return names, form.record(values)
 
 
 def _stack_data(index: int, layout: RecordLayout) -> str:

@@ -20,9 +20,37 @@ if TYPE_CHECKING:
 
     from usdt.base.terminal.look import Look
 
-__all__ = ("OutputFile",)
+__all__ = ("Lines", "OutputFile", "lines_in")
 
 _BATCH = 1000  # lines that are written together
+
+
+class Lines(list[bytes]):
+    """A batch of lines that are encoded already: pieces that follow one another.
+
+    Attributes:
+        number: of lines, each with its newline.
+    """
+
+    def __init__(self, pieces: Iterable[bytes], number: int) -> None:
+        super().__init__(pieces)
+        self.number = number
+
+    def first(self, number: int) -> Lines:
+        """Return the first lines."""
+        data, end = b"".join(self), 0
+        for _ in range(number):
+            end = data.index(b"\n", end) + 1
+        return Lines([data[:end]], number)
+
+    def below(self, line: str) -> Lines:
+        """Return them below another line."""
+        return Lines([line.encode(), *self], self.number + 1)
+
+
+def lines_in(batch: Sequence[object]) -> int:
+    """Return the number of lines in a batch."""
+    return batch.number if isinstance(batch, Lines) else len(batch)
 
 
 class OutputFile:
@@ -71,14 +99,17 @@ class OutputFile:
         """Return the columns and rows of the terminal; 80 and 24 if it does not know."""
         return terminal_size(self._number)
 
-    def write(self, lines: Sequence[str]) -> None:
+    def write(self, lines: Sequence[str] | Lines) -> None:
         """Write lines, each with its newline.
 
         Raises:
             BrokenPipeError: the reader of the pipe has closed it.
             SyscallError: the write failed, for example because the disk is full.
         """
-        self.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
+        if isinstance(lines, Lines):
+            self.write_bytes(b"".join(lines))
+        else:
+            self.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
 
     def write_all(self, lines: Iterable[str]) -> None:
         """Write lines as they are made, some at a time; raises the same errors as write()."""

@@ -29,6 +29,11 @@ class WallClock:
             self._day_second = second, time.strftime("%H:%M:%S", time.localtime(second))
         return f"{self._day_second[1]}.{rest // 1000:06}"
 
+    def second(self, nanoseconds: int) -> tuple[int, str]:
+        """Return when the second of a time begins, on CLOCK_MONOTONIC, and its time of day."""
+        shown = self.time_of_day(nanoseconds)
+        return self._day_second[0] * _SECOND - self._offset, shown[:-7]
+
     def iso(self, nanoseconds: int) -> str:
         """Return date, time with nanoseconds and time zone: 2026-11-24T02:53:54.123456789+01:00."""
         second, rest = divmod(nanoseconds + self._offset, _SECOND)

@@ -100,6 +100,8 @@ class Reader(Closeable):
         form: Formatter,
         wanted: Callable[[str], bool] | None = None,
         stacks: RecordedStacks | None = None,
+        *,
+        encoded: bool = False,
     ) -> Iterator[list[Any]]:
         """Yield the results of a formatter for the records, in order, in batches.
 
@@ -107,13 +109,14 @@ class Reader(Closeable):
             form: formats the records.
             wanted: whether to yield the records of a probe; None yields all.
             stacks: the formatter's resolver, if it has one.
+            encoded: as for :class:`usdt.engine.output.decode.Decoder`.
 
         Raises:
             RecordingError: the recording is damaged; the records before the damage were yielded.
         """
         if self.header is None:
             return
-        decoder = Decoder(form, self.header.byteorder)
+        decoder = Decoder(form, self.header.byteorder, encoded=encoded)
         for block in self._blocks():
             if block.kind == VARIANT:
                 for variant in self._add_variants(block):

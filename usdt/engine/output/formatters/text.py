@@ -28,6 +28,7 @@ from usdt.engine.output.formatters.formatter import (
     piece,
     text_capacity,
 )
+from usdt.engine.output.output_file import Lines
 from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.output.wall_clock import WallClock
@@ -276,12 +277,14 @@ def _is_wide(field: RecordField) -> bool:
     return not is_small(column.shape)
 
 
-def titled(form: object, batch: list[str]) -> list[str]:
+def titled(form: object, batch: list[str] | Lines) -> list[str] | Lines:
     """Return a batch of lines, preceded by the formatter's header if it has yet to be written."""
     header = getattr(form, "header", None)
     if not header or not batch or not isinstance(form, TextFormatter):
         return batch
     form.header = None
+    if isinstance(batch, Lines):
+        return batch.below(header)
     return [header, *batch]
 
 

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.output_file import Lines, OutputFile
 from usdt.engine.output.streams.header import Clock
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ class JsonStream(OutputFile):
         self._due = time.monotonic() + self._pause
         super().write([header.line()])
 
-    def write(self, lines: Sequence[str]) -> None:
+    def write(self, lines: Sequence[str] | Lines) -> None:
         """Write lines, preceded by the clock if it is due."""
         now = time.monotonic()
         if lines and now >= self._due:
             self._due = now + self._pause
-            lines = [clock_line(Clock.now()), *lines]
+            line = clock_line(Clock.now())
+            lines = lines.below(line) if isinstance(lines, Lines) else [line, *lines]
         super().write(lines)

@@ -1,0 +1,163 @@
+"""Many records as lines at once: the same bytes as record by record, whatever the records hold."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planning import EVERY_TYPE, plan
+from recordings import record
+
+from usdt.engine.output.decode import Decoder
+from usdt.engine.output.formatters.json import JsonFormatter
+from usdt.engine.output.formatters.text import TextFormatter
+from usdt.engine.output.formatters.time_digits import microsecond_digits
+from usdt.engine.output.output_file import Lines, lines_in
+from usdt.engine.output.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usdt.engine.compiler.plan import ProbePlan
+    from usdt.engine.output.formatters.formatter import Formatter
+
+SECOND = 1_000_000_000
+NUMBERS = plan("arg0, arg3, arg5, arg6, arg7")
+FORMS: dict[str, Callable[[], Formatter]] = {
+    "JSON": JsonFormatter,
+    "text": lambda: TextFormatter(offset=123_456_789),
+    "dates": lambda: TextFormatter(offset=123_456_789, realtime=True),
+    "JSON with dates": lambda: JsonFormatter(clock=WallClock(5)),
+}
+forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+WORDS = st.one_of(st.integers(0, 20), st.integers(0, (1 << 64) - 1))
+COMMS = st.sampled_from([b"plain", b"%d%s%", b'"\\{}\n\x1b', b"caf\xc3\xa9\xff", b"", b"x" * 16])
+HITS = st.tuples(
+    st.integers(0, 3 * SECOND) | st.integers(SECOND - 2000, SECOND + 2000),
+    st.integers(1, 3),
+    COMMS,
+    st.lists(WORDS, min_size=5, max_size=5),
+)
+
+
+def both(
+    form: Callable[[], Formatter], made: ProbePlan, data: bytes, probe: str = "p:q"
+) -> tuple[bytes, bytes, list[Any]]:
+    """The lines record by record, those of blocks, and the batches of the latter."""
+    results = []
+    batches: list[Any] = []
+    for encoded in (False, True):
+        decoder = Decoder(form(), encoded=encoded)
+        decoder.add(1, probe, made)
+        decoder.add(2, "another%s:one", made)
+        batches = list(decoder.batches(data))
+        pieces = [
+            b"".join(one)
+            if isinstance(one, Lines)
+            else "".join(one).encode("utf-8", "backslashreplace")
+            for one in batches
+        ]
+        results.append(b"".join(pieces))
+    return results[0], results[1], batches
+
+
+def hit(values: Sequence[int], **more: Any) -> bytes:
+    """A record of five numbers."""
+    return record(struct.pack(f"={len(values)}Q", *values), **more)
+
+
+@forms
+@given(hits=st.lists(HITS, min_size=1, max_size=30), times=st.integers(1, 30))
+def test_lines_of_blocks_are_those_of_records(
+    form: Callable[[], Formatter],
+    hits: list[tuple[int, int, bytes, list[int]]],
+    times: int,
+) -> None:
+    data = b"".join(
+        hit(values, time=time, tid=tid, pid=tid, comm=comm)
+        for time, tid, comm, values in hits
+        for _ in range(times)
+    )
+    one_by_one, at_once, batches = both(form, NUMBERS, data, probe="pro%vider:hé\x1b")
+    assert at_once == one_by_one
+    assert sum(map(lines_in, batches)) == len(hits) * times
+
+
+@pytest.mark.parametrize("form", [FORMS["JSON"], FORMS["text"]], ids=["JSON", "text"])
+@pytest.mark.parametrize("threads", [1, 2, 3000], ids="{} threads".format)
+def test_blocks_are_used(form: Callable[[], Formatter], threads: int) -> None:
+    hits = [hit([n, 2, 3, 4, 5], time=SECOND + n * 99, tid=n % threads) for n in range(5000)]
+    one_by_one, at_once, batches = both(form, NUMBERS, b"".join(hits))
+    assert at_once == one_by_one
+    assert all(isinstance(one, Lines) for one in batches)
+
+
+@forms
+def test_alternating_probes_and_turns_of_a_second(form: Callable[[], Formatter]) -> None:
+    hits = [
+        hit([n, 2, 3, 4, 5], time=n * SECOND // 50, case=1 + (n // width) % 2)
+        for width in (1, 20, 100)
+        for n in range(300)
+    ]
+    one_by_one, at_once, _ = both(form, NUMBERS, b"".join(hits))
+    assert at_once == one_by_one
+
+
+@pytest.mark.parametrize(
+    ("items", "payload"),
+    [
+        ("arg8", struct.pack("=Qq", 0, -5)),
+        ("arg8", struct.pack("=Qq", 1, -5)),
+        ("arg7, comm, arg12", struct.pack("=Q", 7)),
+        ("arg9, arg7", struct.pack("=QdQ", 0, 1.5, 7)),
+        ("", b""),
+    ],
+    ids=["read", "not read", "name of the thread", "a float", "nothing"],
+)
+@forms
+def test_other_values(form: Callable[[], Formatter], items: str, payload: bytes) -> None:
+    made = plan(items, EVERY_TYPE if items else ())
+    one_by_one, at_once, _ = both(form, made, record(payload) * 100)
+    assert at_once == one_by_one
+    assert one_by_one.count(b"\n") == 100
+
+
+def test_one_value_that_was_not_read_among_others() -> None:
+    read, unread = (record(struct.pack("=Qq", bit, -5)) for bit in (0, 1))
+    for data in (read * 99 + unread, unread + read * 99):
+        one_by_one, at_once, _ = both(JsonFormatter, plan("arg8"), data)
+        assert at_once == one_by_one
+        assert at_once.count(b"error") == 1
+
+
+@given(
+    st.lists(st.integers(0, SECOND - 1), min_size=1, max_size=50),
+    st.integers(0, 1 << 61),
+)
+def test_digits_of_microseconds(pasts: list[int], start: int) -> None:
+    times = struct.pack(f"<{len(pasts)}Q", *(start + past for past in pasts))
+    expected = b"".join(b"%06d\0\0" % (past // 1000) for past in pasts)
+    assert microsecond_digits(times, start) == expected
+
+
+@pytest.mark.parametrize("past", [-1, -SECOND, SECOND, SECOND + 1, 1 << 30, 1 << 40, 1 << 61])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_times_of_another_second_have_no_digits(past: int, place: int) -> None:
+    start = 1 << 60
+    times = [start + 5, start + 6, start + 7]
+    times[place] = start + past
+    assert microsecond_digits(struct.pack("<3Q", *times), start) is None
+    assert microsecond_digits(struct.pack("<Q", 5), -1) is None
+
+
+def test_the_first_lines_of_a_batch() -> None:
+    lines = Lines([b"one\ntwo\n", b"three\n", b"four\n"], 4)
+    assert lines_in(lines) == 4
+    assert (*lines.first(3),) == (b"one\ntwo\nthree\n",)
+    assert lines_in(lines.first(3)) == 3
+    assert b"".join(lines.below("zero é\n")) == "zero é\none\ntwo\nthree\nfour\n".encode()
+    assert lines_in(lines.below("zero\n")) == 5

@@ -1,0 +1,264 @@
+"""Records of one probe as lines, many at a time: one ``%`` for a whole block of records.
+
+A formatter gives the source of an f-string for one record. Where that shows nothing but numbers
+beside what is the same for all records of a thread, it becomes a template of bytes: ``%d`` for
+each number. The template repeated, and a struct repeated, then format a block of records by two
+calls of C code. What cannot be shown so is left to the f-string: strings, stacks, values that could
+not be read, times on both sides of the turn of a second.
+"""
+
+from __future__ import annotations
+
+import ast
+import struct
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from usdt.bpf.rings.ringbuf import HEADER
+from usdt.engine.compiler.record.columns import WORD, padded
+from usdt.engine.compiler.record.layout import HEADER_SIZE
+from usdt.engine.output.formatters.time_digits import microsecond_digits
+from usdt.engine.output.output_file import Lines
+from usdt.engine.output.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from usdt.engine.compiler.record.layout import RecordLayout
+
+__all__ = ("LineTemplate",)
+
+_BLOCK = 64  # records of one ``%``: so many stay in the first cache of a CPU
+_KEY = slice(HEADER + WORD, HEADER + HEADER_SIZE)  # the bytes of a record's context
+_TIME_WORD = HEADER // WORD
+_CONTEXT_WORDS = range(_KEY.start // WORD, _KEY.stop // WORD)
+_BITMAP_WORD = _KEY.stop // WORD
+_UNITS = 1 << 10  # lines of contexts that are kept
+
+
+class _Part(NamedTuple):
+    # A part of a line. Its rank is the order in which a struct unpacks it; -1: it is constant.
+    rank: int
+    literal: bytes = b""
+    context: int = -1  # the index of a text of the context
+
+
+_TIME, _CLOCK, _CONTEXT, _FIELDS = 0, 1, 2, 3  # ranks; fields have theirs from the last one on
+
+
+class LineTemplate:
+    """The lines of records of one layout; :meth:`of` makes it.
+
+    Args:
+        layout: the layout of the records.
+        parts: of a line.
+        clock: makes the time of day, if that is shown.
+        checks: whether some values may be unreadable.
+    """
+
+    def __init__(
+        self, layout: RecordLayout, parts: list[_Part], clock: WallClock | None, *, checks: bool
+    ) -> None:
+        self._parts = parts
+        self._clock = clock
+        self._words = (HEADER + layout.size) // WORD
+        self._bitmap = checks
+        ranks = [part.rank for part in parts if part.rank >= 0]
+        self._clear = [rank for rank in ranks if rank != _CONTEXT]
+        # Where threads alternate, the text of the thread is a value as well, if that has one place.
+        self._alternates = ranks == sorted(set(ranks)) and _CONTEXT in ranks
+        self._width = len(ranks)
+        self._place = ranks.index(_CONTEXT) if _CONTEXT in ranks else 0
+        self._format = _record_code(layout, ranks, "32x")
+        self._mixed_format = _record_code(layout, ranks, "32s")
+        self._structs: dict[tuple[str, int], struct.Struct] = {}
+        self._units: dict[tuple[bytes | None, str], tuple[bytes, bytes]] = {}
+        self._texts: dict[bytes, bytes] = {}
+
+    @classmethod
+    def of(cls, layout: RecordLayout, source: str, names: Mapping[str, Any]) -> LineTemplate | None:
+        """Return the template for the f-string of a formatter; None if it needs that itself.
+
+        Args:
+            layout: the layout of the records.
+            source: the expression of a complete record.
+            names: the values of the names in the source.
+        """
+        parser = _Parser(names)
+        parts = parser.parts(source)
+        if parts is None:
+            return None
+        ranks = [part.rank for part in parts if part.rank >= 0 and part.rank != _CONTEXT]
+        shown = [
+            _FIELDS + number for number, field in enumerate(layout.fields) if field.column.stored
+        ]
+        in_order = ranks == sorted(set(ranks)) and [r for r in ranks if r >= _FIELDS] == shown
+        one_line = sum(part.literal.count(b"\n") for part in parts) == 1
+        if {_TIME, _CLOCK} <= set(ranks) or not in_order or not one_line:
+            return None
+        return cls(layout, parts, parser.clock, checks=parser.checks)
+
+    def lines(self, records: bytes, count: int, contexts: Mapping[bytes, Any]) -> Lines | None:
+        """Return the lines of records; None if some need the f-string.
+
+        Args:
+            records: their bytes, with the ring buffer's headers.
+            count: how many there are.
+            contexts: the formatted contexts by bytes 8 to 40 of a record.
+        """
+        words = memoryview(records).cast("Q")
+        step = self._words
+        if self._bitmap and (words[_BITMAP_WORD] or not _equal(words[_BITMAP_WORD::step])):
+            return None
+        alternate = not all(_equal(words[word::step]) for word in _CONTEXT_WORDS)
+        if alternate and not self._alternates:
+            return None
+        prefix = ""
+        if self._clock is not None:
+            begin, prefix = self._clock.second(words[_TIME_WORD])
+            digits = microsecond_digits(words[_TIME_WORD::step].tobytes(), begin)
+            if digits is None:
+                return None
+            changed = bytearray(records)
+            memoryview(changed).cast("Q")[_TIME_WORD::step] = memoryview(digits).cast("Q")
+            records = bytes(changed)
+        if alternate:
+            return self._alternating(records, count, prefix, contexts)
+        unit, block = self._unit(records[_KEY], prefix, contexts)
+        whole = count // _BLOCK * _BLOCK
+        end = whole * step * WORD
+        rows = self._struct(self._format, _BLOCK).iter_unpack(memoryview(records)[:end])
+        pieces = [block % row for row in rows]
+        if whole < count:
+            rest = self._struct(self._format, count - whole)
+            pieces.append(unit * (count - whole) % rest.unpack_from(records, end))
+        return Lines(pieces, count)
+
+    def _alternating(
+        self, records: bytes, count: int, prefix: str, contexts: Mapping[bytes, Any]
+    ) -> Lines:
+        # The lines of records of several threads.
+        unit, _ = self._unit(None, prefix, contexts)
+        texts, width, place = self._texts, self._width, self._place
+        index = next(part.context for part in self._parts if part.rank == _CONTEXT)
+        step = self._words * WORD
+        pieces = []
+        for start in range(0, count, _BLOCK):
+            number = min(_BLOCK, count - start)
+            code = self._struct(self._mixed_format, number)
+            row = [*code.unpack_from(records, start * step)]
+            keys = row[place::width]
+            for key in set(keys) - texts.keys():
+                if len(texts) >= _UNITS:
+                    texts.clear()
+                texts[key] = _encoded(contexts[key][index])
+            row[place::width] = [texts.get(key) or _encoded(contexts[key][index]) for key in keys]
+            pieces.append(unit * number % (*row,))
+        return Lines(pieces, count)
+
+    def _unit(
+        self, key: bytes | None, prefix: str, contexts: Mapping[bytes, Any]
+    ) -> tuple[bytes, bytes]:
+        # The template of one line, and of a block; without a key, the context is a value.
+        found = self._units.get((key, prefix))
+        if found is None:
+            if len(self._units) >= _UNITS:
+                self._units.clear()
+            unit = b"".join(self._piece(part, key, prefix, contexts) for part in self._parts)
+            found = self._units[key, prefix] = unit, unit * _BLOCK
+        return found
+
+    def _piece(
+        self, part: _Part, key: bytes | None, prefix: str, contexts: Mapping[bytes, Any]
+    ) -> bytes:
+        if part.rank == _CONTEXT:
+            return b"%b" if key is None else _escaped(contexts[key][part.context])
+        if part.rank == _CLOCK:
+            return _escaped(prefix) + b".%b"
+        return part.literal if part.rank < 0 else b"%d"
+
+    def _struct(self, code: str, count: int) -> struct.Struct:
+        made = self._structs.get((code, count))
+        if made is None:
+            made = self._structs[code, count] = struct.Struct("=" + code * count)
+        return made
+
+
+class _Parser:
+    # Reads the f-string of a formatter.
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = names
+        self.clock: WallClock | None = None
+        self.checks = False  # whether the bitmap of unreadable values matters
+
+    def parts(self, source: str) -> list[_Part] | None:
+        body = ast.parse(source, mode="eval").body
+        if not isinstance(body, ast.JoinedStr):
+            return None
+        parts = [self._part(value) for value in body.values]
+        known = [part for part in parts if part is not None]
+        return known if len(known) == len(parts) else None
+
+    def _part(self, value: ast.expr) -> _Part | None:
+        match value:
+            case ast.Constant(value=str(text)):
+                return _Part(-1, _escaped(text))
+            case ast.FormattedValue(value=shown, conversion=-1, format_spec=None):
+                return self._shown(shown)
+        return None
+
+    def _shown(self, shown: ast.expr) -> _Part | None:
+        match shown:
+            case ast.IfExp(test=ast.BinOp(left=ast.Name(id="bitmap"), op=ast.BitAnd())):
+                self.checks = True
+                return self._shown(shown.orelse)
+            case ast.Name(id="time"):
+                return _Part(_TIME)
+            case ast.Name(id=name) if name.startswith("value"):
+                return _Part(_FIELDS + int(name.removeprefix("value")))
+            case ast.Name(id=name):
+                known = self._names.get(name)
+                return _Part(-1, _escaped(known)) if isinstance(known, str) else None
+            case ast.Call(func=ast.Name(id=name), args=[ast.Name(id="time")], keywords=[]):
+                return self._time(self._names[name])
+            case ast.Subscript(
+                value=ast.Subscript(value=ast.Name(id="contexts"), slice=ast.Name(id="key")),
+                slice=ast.Constant(value=int(index)),
+            ):
+                return _Part(_CONTEXT, context=index)
+        return None
+
+    def _time(self, function: Callable[[int], str]) -> _Part | None:
+        clock = getattr(function, "__self__", None)
+        if not isinstance(clock, WallClock) or function != clock.time_of_day:
+            return None
+        if sys.byteorder != "little":  # digits are calculated in this order
+            return None
+        self.clock = clock
+        return _Part(_CLOCK)
+
+
+def _record_code(layout: RecordLayout, ranks: list[int], context: str) -> str:
+    # What unpacks the parts of one record.
+    time = "Q" if _TIME in ranks else "6s2x" if _CLOCK in ranks else f"{WORD}x"
+    codes = [f"{HEADER}x{time}{context}"]
+    end = HEADER_SIZE
+    for field in layout.fields:
+        if field.offset is not None:
+            codes.append(f"{field.offset - end}x{field.column.struct_code}")
+            end = field.offset + field.column.prefix_size + padded(field.column.size)
+    codes.append(f"{layout.size - end}x")
+    return "".join(codes)
+
+
+def _equal(column: memoryview) -> bool:
+    return bool(column[:-1] == column[1:])
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _escaped(text: str) -> bytes:
+    # A literal of a template.
+    return _encoded(text).replace(b"%", b"%%")
