@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def test_ten_thousand_sites_attach_at_once(tmp_path: Path) -> None:
     path, output = build("default", "many10k"), tmp_path / "events"
     pattern, numbers = "many10k:*", list(range(10_000))
-    if patient(1) > 1:  # a tenth where a CPU is emulated: all are ways of their own, to be verified
+    if patient(1) > 1:  # a tenth where a CPU is emulated
         pattern, numbers = "many10k:p?", [number for number in numbers if number % 100 < 10]
     with tracing("-c", f"{path} -n 1", "-o", output, pattern) as tool:
         assert tool.sites == len(numbers)

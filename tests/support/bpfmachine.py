@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ("Machine",)
 
 _MASK = (1 << 64) - 1
-_STACK, _CONTEXT, _RECORDS, _TASK, _COUNTERS = (n << 56 for n in (1, 2, 3, 4, 5))
+_STACK, _CONTEXT, _RECORDS, _TASK, _SITES, _COUNTERS = (n << 56 for n in range(1, 7))
 _PAGE = 4096
 _SIZES = {0x00: 4, 0x08: 2, 0x10: 1, 0x18: 8}
 _EXIT, _WIDE, _CALL, _GOTO, _ATOMIC_ADD = 0x95, 0x18, 0x85, 0x05, 0xDB
@@ -92,6 +92,7 @@ class Machine:
         old_strings: whether the length of an empty string is 0, as before Linux 6.16.
         cgroups: IDs of the task's cgroup and those above it, from the root.
         traced_cgroups: IDs in the map of traced cgroups.
+        sites: index → row in the array of sites.
         records: what was submitted.
         discarded: the flags of every record given back.
         counters: by probe, lost and unread.
@@ -113,6 +114,7 @@ class Machine:
     old_strings: bool = False
     cgroups: tuple[int, ...] = (1,)
     traced_cgroups: frozenset[int] = frozenset()
+    sites: dict[int, bytes] = field(default_factory=dict)
     records: list[bytes] = field(default_factory=list)
     discarded: list[int] = field(default_factory=list)
     counters: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -251,6 +253,12 @@ class Machine:
         if self._maps[self._read(1)] == "cgroups":
             number = int.from_bytes(self._get(self._read(2), 8), "little")
             return _CONTEXT if number in self.traced_cgroups else 0
+        if self._maps[self._read(1)] == "sites":
+            index = int.from_bytes(self._get(self._read(2), 4), "little")
+            row = self.sites.get(index)
+            if row is not None:
+                self._areas[_SITES] = bytearray(row)
+            return 0 if row is None else _SITES
         assert self._maps[self._read(1)] == "counters"
         probe = int.from_bytes(self._get(self._read(2), 4), "little")
         base = _COUNTERS + probe * 16

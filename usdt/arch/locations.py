@@ -26,6 +26,7 @@ __all__ = (
     "PerCpuAddress",
     "Register",
     "Saved",
+    "SiteNumber",
     "TypedContextWord",
     "Unreadable",
     "ValueClass",
@@ -64,6 +65,17 @@ class Constant:
 
 
 @frozen
+class SiteNumber:
+    """A number that differs from site to site, where many sites share one program.
+
+    Attributes:
+        index: its index among the numbers of a site, which the program finds by the attach cookie.
+    """
+
+    index: int
+
+
+@frozen
 class Register:
     """Bytes of ``struct pt_regs``, in which the kernel saved a register.
 
@@ -92,6 +104,7 @@ class Memory:
             of exactly its bytes. None for an index of full width.
         kernel: True for kernel memory, whose reads do not fault; ``base`` is the offset in the
             context of a kernel address.
+        of_site: added to the sum, too.
     """
 
     base: int | None
@@ -102,6 +115,7 @@ class Memory:
     size: int
     index_type: ValueType | None = None
     kernel: bool = False
+    of_site: SiteNumber | None = None
 
 
 @frozen
@@ -130,12 +144,14 @@ class Address:
         displacement: signed.
         size: 4 or 8: bytes of the result, to which the sum is truncated.
         address_size: 4 or 8.
+        of_site: added to the sum, too.
     """
 
     base: int
     displacement: int
     size: int
     address_size: int = 8
+    of_site: SiteNumber | None = None
 
 
 @frozen
@@ -187,6 +203,7 @@ class AtFunctionReturn:
 
 EntryLocation = (
     Constant
+    | SiteNumber
     | Register
     | TypedContextWord
     | Memory

@@ -265,7 +265,7 @@ def _split_times(plan: ProbePlan, *, mark_returns: bool) -> EntryReturnPlans:
 
 
 def _with_duration(node: Node) -> Node:
-    return _MEASURED if _is_duration(node) else _rebuilt(node, _with_duration)
+    return _MEASURED if _is_duration(node) else rebuilt(node, _with_duration)
 
 
 def _is_duration(node: Node) -> bool:
@@ -276,8 +276,8 @@ def _uses_duration(node: Node) -> bool:
     return _is_duration(node) or any(map(_uses_duration, children(node)))
 
 
-def _rebuilt(node: Node, inner: Callable[[Node], Node]) -> Node:
-    # Return a copy of node whose operands are replaced.
+def rebuilt(node: Node, inner: Callable[[Node], Node]) -> Node:
+    """Return a copy of a node whose operands are replaced by what ``inner`` makes of them."""
     fields = fields_of(node).items()
     operands = {name: inner(value) for name, value in fields if isinstance(value, Node)}
     return replace(node, **operands) if operands else node
@@ -319,7 +319,7 @@ def _narrowed(node: Node) -> Node:
             return replace(node, address=_unsigned(address), length=length)
         case StringEquals(left=left, right=right):
             return replace(node, left=_unsigned(left), right=_unsigned(right))
-    return _rebuilt(node, _narrowed)
+    return rebuilt(node, _narrowed)
 
 
 def _unsigned(address: Node) -> Node:
@@ -409,7 +409,7 @@ class CaptureRewriter:
                 return self._passed(replace(node, fetch=entry))
             case RegisterAggregate(parts=parts):
                 return replace(node, parts=tuple((start, self.node(one)) for start, one in parts))
-        return _rebuilt(node, self.node)
+        return rebuilt(node, self.node)
 
     def _passed(self, node: Node) -> Node:
         return self._number(node) if needs_entry(node) else node

@@ -30,6 +30,7 @@ __all__ = (
     "COUNTERS",
     "EXIT",
     "LEFT",
+    "SITE_ROWS",
     "UNPAIRED",
     "ActionEmitter",
     "CgroupSetMaps",
@@ -47,6 +48,7 @@ EXIT = "exit"  # label of a program: the end of the code for a hit
 UNPAIRED = "odd"  # array of one entry: u64 ends without a start, then others of the session
 LEFT = 16  # offset in UNPAIRED: u64 starts of spans that an exception or longjmp() has left
 COUNTERS = "counters"  # array: probe index → u64 lost hits, u64 hits with an unreadable predicate
+SITE_ROWS = "sites"  # array of rows of :mod:`usdt.engine.compiler.site_numbers`
 _USER_STACK = 1 << 8  # BPF_F_USER_STACK
 
 
@@ -74,6 +76,8 @@ class ProgramVariant:
         call: the role of this variant, if a function is traced from entry to return.
         condition: decides, in addition to the predicates, whether a hit counts; or None.
         pair: the role of this variant, if it is an end of a pair of probes.
+        in_row: whether ``number`` is that of a body of code (``compiler.site_numbers``); the
+            number in its records, its probe and its numbers are in the row of the site.
     """
 
     number: int
@@ -82,6 +86,7 @@ class ProgramVariant:
     call: EntryReturnRole | None = None
     condition: HitCondition | None = None
     pair: PairRole | None = None
+    in_row: bool = False
 
     @property
     def at_entry(self) -> bool:
@@ -243,7 +248,12 @@ class ActionEmitter(Protocol):
 
     The code finds the context in r6 and pid_tgid in r9. Every path through it ends with a
     ``goto`` to one of the given labels. Its own labels come from ``asm.new_label()``.
+
+    Attributes:
+        shares_code: whether it emits the action of a variant with ``in_row``.
     """
+
+    shares_code: bool = False
 
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool

@@ -28,9 +28,9 @@ from usdt.engine.compiler.codegen.entry_state import (
 )
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
-from usdt.engine.compiler.codegen.model import COUNTERS, EXIT, UNPAIRED, Labels
+from usdt.engine.compiler.codegen.model import COUNTERS, EXIT, SITE_ROWS, UNPAIRED, Labels
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
-from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
+from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT, SITE_SLOT
 from usdt.engine.compiler.codegen.task_filter import (
     emit_cgroup_membership,
     emit_current_process,
@@ -64,6 +64,7 @@ def generate(
     result: int = 0,
     reject_result: int | None = None,
     uprobe: bool = False,
+    first_row: int | None = None,
 ) -> Code:
     """Return a program for ``variants``.
 
@@ -76,6 +77,8 @@ def generate(
         result: the value that the program returns.
         reject_result: the value for processes that are not traced; None: ``result``.
         uprobe: whether the program is attached to uprobes.
+        first_row: if the variants are bodies of a
+            :class:`usdt.engine.compiler.site_numbers.SiteTable`, its ``first``.
 
     Raises:
         CodeTooLarge: there are too many variants for one program.
@@ -93,6 +96,9 @@ def generate(
     if dispatch is not None:
         dispatch.emit(asm)
         _emit_search(asm, sorted(dispatch.keys))
+    elif first_row is not None:
+        _emit_find_row(asm, first_row)
+        _emit_search(asm, [(variant.number, variant.number) for variant in variants])
     elif len(variants) > 1:
         asm.mov(R1, R6)
         asm.call(Helper.GET_ATTACH_COOKIE)
@@ -198,6 +204,18 @@ def _emit_any_process(asm: Assembler, namespace: tuple[int, int] | None) -> None
         asm.label("numbered")
 
 
+def _emit_find_row(asm: Assembler, first: int) -> None:
+    # Leave the index of the body in r0.
+    asm.mov(R1, R6)
+    asm.call(Helper.GET_ATTACH_COOKIE)
+    asm.add(R0, -first)
+    asm.store(R10, KEY_SLOT, R0, 4)
+    emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SITE_ROWS)
+    asm.jump(Jump.EQ, R0, 0, EXIT)
+    asm.store(R10, SITE_SLOT, R0)
+    asm.load(R0, R0, 8, 4)
+
+
 def _emit_search(asm: Assembler, keys: list[tuple[int, int]]) -> None:
     # Emit a binary search for the key in r0; ``keys`` are pairs of a key and a variant's number.
     if len(keys) == 1:
@@ -238,8 +256,9 @@ def _emit_variant(
         _emit_begin(asm, variant, labels, (false, unreadable), sleepable=sleepable)
     else:
         action.emit(asm, variant, labels, sleepable=sleepable)
-    _emit_count(asm, labels.lost, variant.probe_index, _LOST)
-    _emit_count(asm, labels.undecided, variant.probe_index, _UNDECIDED)
+    probe_index = None if variant.in_row else variant.probe_index
+    _emit_count(asm, labels.lost, probe_index, _LOST)
+    _emit_count(asm, labels.undecided, probe_index, _UNDECIDED)
 
 
 def _emit_find(asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool) -> None:
@@ -289,9 +308,13 @@ def _emit_begin(
             asm.goto(after)
 
 
-def _emit_count(asm: Assembler, label: str, probe_index: int, counter: int) -> None:
+def _emit_count(asm: Assembler, label: str, probe_index: int | None, counter: int) -> None:
     asm.label(label)
-    asm.mov(R8, probe_index)
+    if probe_index is None:
+        asm.load(R8, R10, SITE_SLOT)
+        asm.load(R8, R8, 4, 4)
+    else:
+        asm.mov(R8, probe_index)
     asm.mov(R7, counter)
     asm.goto("count")
 

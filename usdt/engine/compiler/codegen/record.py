@@ -18,13 +18,14 @@ from usdt.arch.locations import ValueClass
 from usdt.arch.unwinding import STACK_POINTERS, STACK_UNIT
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Alu, Jump
 from usdt.bpf.rings.groups import ONE_RING, ring_groups
 from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.expressions import STACK_BOTTOM, ExpressionEmitter
 from usdt.engine.compiler.codegen.map_calls import emit_reserve
 from usdt.engine.compiler.codegen.model import ActionEmitter, stack_flags
+from usdt.engine.compiler.codegen.stack_slots import SITE_SLOT
 from usdt.engine.compiler.ir import Number, RegisterAggregate, of_kernel
 from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.columns import (
@@ -69,6 +70,8 @@ _MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
 
 class RecordAction(ActionEmitter):
     """The action that writes a record."""
+
+    shares_code = True
 
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
@@ -149,7 +152,12 @@ class RecordEmitter:
         asm.store(R7, 12, R1, 4)
         asm.call(Helper.GET_SMP_PROCESSOR_ID)
         asm.store(R7, 16, R0, 4)
-        asm.store(R7, 20, self.variant.number, 4)
+        if self.variant.in_row:
+            asm.load(R0, R10, SITE_SLOT)
+            asm.load(R0, R0, 0, 4)
+            asm.store(R7, 20, R0, 4)
+        else:
+            asm.store(R7, 20, self.variant.number, 4)
 
     def _comm(self) -> None:
         emit_comm(self.asm, R7, 24)

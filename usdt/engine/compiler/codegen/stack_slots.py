@@ -7,6 +7,7 @@ KEY_SLOT             8      from the store of a map's key to the call that uses 
 READ_SLOT            8      from the read of a number to its load
 PIDNS_SLOT           8      while the task filter runs: struct bpf_pidns_info
 ENTRY_STATE_SLOT     8      the same bytes, afterwards: address of the entry state, or 0
+SITE_SLOT            8      the same bytes, without entry state: address of the site's row
 COMM_SLOT            16     while a predicate compares the thread's name
 ENTRY_POINTER_SLOT   8      the same bytes, before that: at a return, the entry's stack pointer
 FIRST_STATE_SLOT     8      the same bytes, while a pair is matched: address of the state of slot 0
@@ -24,6 +25,7 @@ __all__ = (
     "KEY_SLOT",
     "PIDNS_SLOT",
     "READ_SLOT",
+    "SITE_SLOT",
     "STACK_BOTTOM",
     "STRING_SLOT",
     "TEMPORARIES",
@@ -33,6 +35,7 @@ KEY_SLOT = -8
 READ_SLOT = -16
 PIDNS_SLOT = -24
 ENTRY_STATE_SLOT = PIDNS_SLOT
+SITE_SLOT = PIDNS_SLOT
 COMM_SLOT = -40
 ENTRY_POINTER_SLOT = COMM_SLOT
 FIRST_STATE_SLOT = COMM_SLOT

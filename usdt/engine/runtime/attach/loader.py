@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import replace
-from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, ProgType
+from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, MapType, ProgType
 from usdt.bpf.link import close_links
+from usdt.bpf.maps import MapSpec
 from usdt.bpf.program import ProgramSpec
-from usdt.engine.compiler.codegen.model import TaskFilter
+from usdt.engine.compiler.codegen.model import SITE_ROWS, TaskFilter
 from usdt.engine.compiler.codegen.program import generate, generate_indexed
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
+from usdt.engine.compiler.site_numbers import SharedCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
         ProgramVariant,
         VariantDispatch,
     )
+    from usdt.engine.compiler.site_numbers import SiteTable
 
 __all__ = ("ProgramLoader",)
 
@@ -70,6 +74,7 @@ class ProgramLoader:
         *,
         sleepable: bool,
         note: str = "",
+        table: SiteTable | None = None,
     ) -> Program:
         """Load a program for uprobes.
 
@@ -78,23 +83,42 @@ class ProgramLoader:
             attach_type: see :class:`usdt.bpf.program.ProgramSpec`.
             sleepable: whether it may take page faults.
             note: text before the word "program" in ``attach_log``.
+            table: what their code has in common, if anything.
 
         Raises:
             CodeTooLarge: too many variants for one program.
             SyscallError: the kernel rejects the program.
         """
         code = generate(
-            variants, self._accept, sleepable=sleepable, action=self._action, uprobe=True
+            variants if table is None else table.bodies,
+            self._accept,
+            sleepable=sleepable,
+            action=self._action,
+            uprobe=True,
+            first_row=None if table is None else table.first,
         )
         flags = BPF_F_SLEEPABLE if sleepable else 0
         spec = ProgramSpec(code, attach_type=attach_type, flags=flags, name="usdt")
-        program = spec.load(self._maps)
+        program = spec.load(self._maps | self._site_rows(table))
         self._programs.append(program)
         self._code.append(code)
         self.attach_log.append(
             f"{note}program of {len(code)} instructions for {len(variants)} variants"
         )
         return program
+
+    def _site_rows(self, table: SiteTable | None) -> dict[str, Map]:
+        if table is None:
+            return {}
+        size = len(next(iter(table.rows.values())))
+        made = MapSpec(MapType.ARRAY, 4, size, max(table.rows) + 1, SITE_ROWS).create()
+        self.own_map(made)
+        made.set_many((struct.pack("=I", index), row) for index, row in table.rows.items())
+        return {SITE_ROWS: made}
+
+    def shared_code(self, variants: Sequence[ProgramVariant]) -> SharedCode:
+        """Return what the code of variants has in common."""
+        return SharedCode(variants if self._action.shares_code else ())
 
     def load(
         self,

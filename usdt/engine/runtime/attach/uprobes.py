@@ -23,6 +23,7 @@ from usdt.bpf.link import (
     attach_uprobe_multi,
     attach_uprobe_perf,
 )
+from usdt.engine.compiler.site_numbers import SharedCode
 from usdt.engine.runtime.attach.requests import (
     MAX_VARIANTS,
     AttachFailure,
@@ -34,7 +35,7 @@ from usdt.engine.runtime.attach.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from usdt.bpf.program import Program
     from usdt.engine.compiler.codegen.model import ProgramVariant
@@ -62,6 +63,7 @@ class UprobeAttacher:
         self._failures: list[AttachFailure] = []
         self._done = self._total = 0  # of the requests
         self._programs: dict[tuple[int, ...], Program] = {}  # by numbers of their variants
+        self._shared = SharedCode(())  # of one file
 
     def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
         """Attach to every site; return the failures."""
@@ -73,7 +75,9 @@ class UprobeAttacher:
         self._failures = []
         self._done, self._total = 0, len(requests)
         for _, group in groupby(ordered, key=_file):
-            for part in _parts(list(group), limit):
+            in_file = list(group)
+            self._shared = self._loader.shared_code(variants_of(in_file) if limit > 1 else ())
+            for part in _parts(in_file, limit, self._shared):
                 bisect_load(part, self._attach, lambda request: request.point.probe)
                 self._done += len(part)
         progress.erase()
@@ -104,7 +108,12 @@ class UprobeAttacher:
                 note = "non-sleepable (memory not paged in will be unreadable) "
             multi = self._method is UprobeMethod.UPROBE_MULTI
             kind = AttachType.TRACE_UPROBE_MULTI if multi else AttachType.NONE
-            program = self._loader.load_for_uprobes(variants, kind, sleepable=sleepable, note=note)
+            program = self._loader.load_for_uprobes(
+                *(variants, kind),
+                sleepable=sleepable,
+                note=note,
+                table=self._shared.table(variants),
+            )
             self._programs[numbers] = program
         return self._programs[numbers]
 
@@ -165,16 +174,18 @@ def _site(request: AttachRequest) -> UprobeSite:
     return UprobeSite(point.fastest_offset, point.ref_ctr_offset, request.variant.number)
 
 
-def _parts(requests: list[AttachRequest], limit: int) -> Iterator[list[AttachRequest]]:
-    # Splits requests so that no part has more than ``limit`` variants.
+def _parts(
+    requests: list[AttachRequest], limit: int, shared: SharedCode
+) -> Iterator[list[AttachRequest]]:
+    # Splits requests so that no part has more than ``limit`` bodies of code.
     part: list[AttachRequest] = []
-    numbers: set[int] = set()
+    bodies: set[Hashable] = set()
     for request in requests:
-        number = request.variant.number
-        if number not in numbers and len(numbers) == limit:
+        body = shared.body_of(request.variant)
+        if body not in bodies and len(bodies) == limit:
             yield part
-            part, numbers = [], set()
-        numbers.add(number)
+            part, bodies = [], set()
+        bodies.add(body)
         part.append(request)
     if part:
         yield part

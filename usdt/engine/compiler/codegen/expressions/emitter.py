@@ -14,6 +14,7 @@ from usdt.arch.locations import (
     Memory,
     PerCpuAddress,
     Register,
+    SiteNumber,
     TypedContextWord,
     Unreadable,
 )
@@ -70,11 +71,11 @@ class ExpressionEmitter(OperandEmitter):
     def value(self, node: Node) -> None:
         """Emit code that leaves the value of ``node`` in r0."""
         match node:
-            case Number() | ArgumentValue(fetch=Register() | Constant()):
+            case Number() | ArgumentValue(fetch=Register() | Constant() | SiteNumber()):
                 self.leaf(R0, node)
             case ArgumentValue(fetch=Address() as fetch, type=kind):
                 self.asm.load(R0, R6, fetch.base, fetch.address_size)
-                self.asm.mov(R1, fetch.displacement)
+                self.displacement(R1, fetch)
                 self.asm.add(R0, R1)
                 self.extend(R0, kind)
             case ArgumentValue(fetch=PerCpuAddress() as fetch):

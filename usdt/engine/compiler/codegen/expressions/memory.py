@@ -19,6 +19,7 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu, Jump, Reg
 from usdt.engine.compiler.codegen.stack_slots import (
     ENTRY_STATE_SLOT,
     READ_SLOT,
+    SITE_SLOT,
     STACK_BOTTOM,
     TEMPORARIES,
 )
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from usdt.arch.locations import (
+        Address,
         Captured,
         ContextArea,
         Location,
         PerCpuAddress,
+        SiteNumber,
         TypedContextWord,
     )
     from usdt.bpf.asm.assembler import Assembler
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ("MemoryReadEmitter",)
 
+_SITE_NUMBERS = 16  # offset in the row of a site
 _PAGE = 4096  # the smallest page size: steps of it reach every page of any size
 _ADDRESS_SPACES_DISJOINT = KERNEL_MACHINE in (
     *("x86_64", "aarch64", "aarch64_be", "riscv64", "loongarch64", "ppc64", "ppc64le"),
@@ -153,14 +157,26 @@ class MemoryReadEmitter:
             if fetch.scale > 1:
                 asm.alu(Alu.LSH, R4, fetch.scale.bit_length() - 1)
             asm.add(R3, R4)
-        if -(1 << 31) <= fetch.displacement < 1 << 31:
+        if fetch.of_site is None and -(1 << 31) <= fetch.displacement < 1 << 31:
             asm.add(R3, fetch.displacement)
         else:
-            asm.mov(R4, fetch.displacement)
+            self.displacement(R4, fetch)
             asm.add(R3, R4)
         if width == 4:
             asm.alu(Alu.LSH, R3, 32)
             asm.alu(Alu.RSH, R3, 32)
+
+    def displacement(self, dst: Reg, fetch: Memory | Address) -> None:
+        """Leave what is added to the registers of a location in ``dst``."""
+        if fetch.of_site is None:
+            self.asm.mov(dst, fetch.displacement)
+        else:
+            self.site_number(dst, fetch.of_site)
+
+    def site_number(self, dst: Reg, number: SiteNumber) -> None:
+        """Leave a number of the site that was hit in ``dst``."""
+        self.asm.load(dst, R10, SITE_SLOT)
+        self.asm.load(dst, dst, _SITE_NUMBERS + 8 * number.index)
 
     def record_bytes(self, fetch: ContextArea) -> None:
         """Leave the address of data in the tracepoint's record, the context, in r0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from usdt.arch.locations import Constant, Register
+from usdt.arch.locations import Constant, Register, SiteNumber
 from usdt.bpf.asm.insn import R0, R1, R6, R10
 from usdt.engine.compiler.codegen.expressions.memory import MemoryReadEmitter
 from usdt.engine.compiler.ir import (
@@ -54,6 +54,8 @@ class OperandEmitter(MemoryReadEmitter):
         match node:
             case Number(value=value) | ArgumentValue(fetch=Constant(value=value)):
                 self.asm.mov(dst, value)
+            case ArgumentValue(fetch=SiteNumber() as number):
+                self.site_number(dst, number)
             case ArgumentValue(fetch=Register(offset=offset, size=size), type=kind):
                 self.asm.load(dst, R6, offset, size)
                 if kind.signed:
@@ -65,7 +67,8 @@ class OperandEmitter(MemoryReadEmitter):
             self.value(left)
             return right.value
         if isinstance(right, Number) or (
-            isinstance(right, ArgumentValue) and isinstance(right.fetch, (Register, Constant))
+            isinstance(right, ArgumentValue)
+            and isinstance(right.fetch, (Register, Constant, SiteNumber))
         ):
             self.value(left)
             self.leaf(R1, right)
