@@ -63,6 +63,7 @@ def test_benchmarks(run: Run) -> None:
     ("text", "mode", "reason"),
     [
         ("test:a { }", None, "1:1: no probe to attach, .* the kind test: --test runs those"),
+        ("config = { max_map_keys = 5 }", None, "1:1: no probe to attach: expected one at least"),
         ("begin { }", "bench", "the kind begin: --bench runs bench:NAME alone"),
         ("bench { }", "bench", "expected bench:NAME, found 'bench'"),
         ("test:a { return $x; }", "test", "1:17: "),

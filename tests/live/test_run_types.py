@@ -171,6 +171,7 @@ _REFUSED = {
     "let $x: struct nosuch;": "no type 'struct nosuch'",
     "let $x: uint8[0];": "an array has 1 to 65536 elements, not 0",
     "let $x: uint64[60000];": "the array is larger than 65536 bytes",
+    "@h = hist(1); @h = hist(5, 2);": "numbers 0 elsewhere, here hist() with the numbers 2",
     "$r = (a=1); $r = (b=1);": "$r: (a=int8) elsewhere, here (b=int8)",
     "$p = (int32 *)0; print(**$p);": "* follows a pointer, not int32: cast it first",
 }

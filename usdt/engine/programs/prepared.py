@@ -93,8 +93,10 @@ def prepare_program(
         helper_errors=helper_errors,
     )
     every = probe_requests(program, source, state.arguments)
+    if not every:
+        raise source.error(0, "no probe to attach: expected one at least, such as begin { … }")
     requests = tuple(one for one in every if (one.kind if one.kind in MODES else "") == mode)
-    if every and not requests:
+    if not requests:
         kind = every[0].kind
         hint = f"--{kind} runs those" if kind in MODES else f"--{mode} runs {mode}:NAME alone"
         start = every[0].probe.start

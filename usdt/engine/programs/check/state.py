@@ -75,6 +75,20 @@ def joined(known: Type, other: Type) -> Type | None:
     return known if known == other else None
 
 
+def _difference(known: Type, other: Type) -> str:
+    # Of two types that one map or variable cannot have at once.
+    names = [spelled(known), spelled(other)]
+    if (
+        names[0] == names[1]
+        and isinstance(known, AggregateType)
+        and isinstance(other, AggregateType)
+    ):
+        for index, one in enumerate((known, other)):
+            numbers = ", ".join(str(number) for number in one.parameters)
+            names[index] = f"{one.function.value}() with the numbers {numbers}"
+    return f"{names[0]} elsewhere, here {names[1]}"
+
+
 class TypeNotKnownError(Exception):
     """A map is read whose type is not known yet: another pass may know it."""
 
@@ -287,8 +301,7 @@ class ProgramState:
             return type_
         both = joined(known, type_)
         if both is None:
-            reason = f"{what}: {spelled(known)} elsewhere, here {spelled(type_)}"
-            raise self.error(start, reason)
+            raise self.error(start, f"{what}: {_difference(known, type_)}")
         if both != known:
             self.changed(key)
         return both
