@@ -28,7 +28,7 @@ def main() -> NoReturn:
         if words[:1] == ["info"] and not any(word[:1] == "-" or ":" in word for word in words):
             from kprobe.functions.symbols import start_loading  # noqa: PLC0415
 
-            start_loading()  # reads the symbols while the main thread imports modules
+            start_loading(words[1:])  # reads the symbols while the main thread imports modules
         from kprobe.cli.group import kprobe  # noqa: PLC0415
         from usdt.engine.cli.click_group import run  # noqa: PLC0415
 

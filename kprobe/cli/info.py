@@ -71,7 +71,7 @@ def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
 
     from kprobe.functions.symbols import kallsyms_loader  # noqa: PLC0415
 
-    symbols = kallsyms_loader()  # while the rest is imported
+    symbols = kallsyms_loader(words)  # while the rest is imported
     from kprobe.functions.prototypes import Functions  # noqa: PLC0415
 
     catalog = Functions(symbols)

@@ -15,6 +15,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TargetError
+from usdt.base.files import load_of_boot, store_of_boot
 from usdt.base.frozen import frozen
 from usdt.base.text import encoded
 
@@ -46,6 +47,12 @@ _NO_ENTRY = re.compile(r"^__(pfx|cfi)_|\.cold(\.\d+)?$")
 _PIECE = 3072
 _PIECES = 1024
 _MAX_FOUND = 64  # names whose lines are kept
+
+_KEPT = "kernel.symbols"  # the file
+_VERSION = 1  # of its contents
+_MAX_KEPT = 32 << 20  # bytes
+# Patterns, which may mean functions that no module has, and the names of such functions.
+_COMES_AND_GOES = re.compile(r"[*?[]|(^|:)(bpf_|ftrace_|kprobe_)")
 
 
 @frozen
@@ -176,17 +183,22 @@ def _symbol(match: re.Match[bytes]) -> KernelSymbol:
 
 
 class KallsymsLoader:
-    """A thread that reads /proc/kallsyms, for which the kernel takes tens of milliseconds."""
+    """A thread that reads /proc/kallsyms, for which the kernel takes tens of milliseconds.
 
-    def __init__(self) -> None:
+    Args:
+        kept: take the text that an earlier run has kept, if it is that of these modules; else keep
+            it. It lacks what came since, without a module: the code of BPF programs and of probes.
+    """
+
+    def __init__(self, *, kept: bool = False) -> None:
         self._text = b""
         self._error: OSError | None = None
-        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread = threading.Thread(target=self._read, args=(kept,), daemon=True)
         self._thread.start()
 
-    def _read(self) -> None:
+    def _read(self, kept: bool) -> None:  # noqa: FBT001 - a thread's argument
         try:
-            self._text = _read_in_pieces(_KALLSYMS)
+            self._text = _kept_text() if kept else _read_in_pieces(_KALLSYMS)
         except OSError as err:
             self._error = err
 
@@ -205,15 +217,47 @@ class KallsymsLoader:
 _begun: list[KallsymsLoader] = []  # the loader that is started but not yet used; at most one
 
 
-def start_loading() -> None:
+def start_loading(words: Collection[str]) -> None:
     """Start reading now; the next :func:`kallsyms_loader` returns this loader."""
     if not _begun:
-        _begun.append(KallsymsLoader())
+        _begun.append(kallsyms_loader(words))
 
 
-def kallsyms_loader() -> KallsymsLoader:
-    """Return the loader that :func:`start_loading` started, or start one."""
-    return _begun.pop() if _begun else KallsymsLoader()
+def kallsyms_loader(words: Collection[str] = ("*",)) -> KallsymsLoader:
+    """Return the loader that :func:`start_loading` started, or start one.
+
+    Args:
+        words: the functions that it is for: names, or patterns for all of them.
+    """
+    if _begun:
+        return _begun.pop()
+    return KallsymsLoader(kept=not any(_COMES_AND_GOES.search(word) for word in words))
+
+
+def _kept_text() -> bytes:
+    # The first lines tell whether addresses are shown to this process.
+    number = os.open(_KALLSYMS, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        start = os.read(number, _PIECE)
+    finally:
+        os.close(number)
+    about = f"symbols {_VERSION} of {_modules()}: {start.decode('ascii', 'replace')}"
+    text = load_of_boot(_KEPT, about)
+    if text is None:
+        text = _read_in_pieces(_KALLSYMS)
+        if len(text) <= _MAX_KEPT:
+            store_of_boot(_KEPT, about, text)
+    return text
+
+
+def _modules() -> str:
+    # Their names, sizes, states and addresses, but not how often they are used.
+    try:
+        with open("/proc/modules", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - as in usdt.btf.files
+            lines = [line.split() for line in file]
+    except OSError:
+        return "none"
+    return ", ".join(" ".join([*words[:2], *words[4:6]]) for words in lines)
 
 
 def _read_in_pieces(path: str) -> bytes:

@@ -127,7 +127,7 @@ def _below(folder: int, name: str, flags: int, *, create: bool) -> int:
         os.close(folder)
 
 
-def load_of_boot(name: str, about: str) -> memoryview | None:
+def load_of_boot(name: str, about: str) -> bytes | None:
     """Return what :func:`store_of_boot` stored since the machine started.
 
     Args:
@@ -152,15 +152,14 @@ def load_of_boot(name: str, about: str) -> memoryview | None:
         status = os.fstat(number)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return None
+        start = _LENGTHS.size + len(head)
+        expected = _LENGTHS.pack(len(head), max(0, status.st_size - start)) + head
         try:
-            data = memoryview(file.readall())
+            data = file.readall() if file.read(start) == expected else None
             os.utime(number)  # the oldest are deleted first
         except OSError:
             return None
-    start = _LENGTHS.size + len(head)
-    if len(data) < start or _LENGTHS.unpack_from(data) != (len(head), len(data) - start):
-        return None
-    return data[start:] if data[_LENGTHS.size : start] == head else None
+        return data
 
 
 def store_of_boot(name: str, about: str, data: bytes | memoryview) -> None:

@@ -89,8 +89,8 @@ def kernel_positions(words: Sequence[int], sizes: Sizes, name: str) -> Sequence[
     """
     about = f"positions {_VERSION} of {len(words)} words"
     data = load_of_boot(_FILE, about)
-    if data is not None and data.nbytes and not data.nbytes % 4:
-        positions = data.cast("I")
+    if data and not len(data) % 4:
+        positions = memoryview(data).cast("I")
         last = positions[-1]
         if last + 1 < len(words) and last + _Steps(sizes, name)[words[last + 1]] == len(words):
             return positions

@@ -16,6 +16,7 @@ _KINDS = {
     "index": "functions, types and variables of files, by name",
     "positions": "where the kernel's types are, until the next boot",
     "section": "decompressed debug information",
+    "symbols": "names of the kernel's functions, until the next boot",
     "types": "where types are that were asked for",
     "unwind": "unwind tables, compiled",
 }
