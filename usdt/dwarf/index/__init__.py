@@ -7,5 +7,6 @@ index             the result, cached
 unit_functions    functions by address without the index: only their unit is read
 type_search       types by name without the index: their bytes are searched
 class_units       C++ classes by their symbols, which lead to the unit
+name_tables       units by name in gdb_index and debug_names, which linkers and debuggers write
 nested_functions  functions inside functions, which the index omits
 """

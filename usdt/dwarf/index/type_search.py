@@ -16,6 +16,7 @@ from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.class_units import class_units
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
+from usdt.dwarf.index.name_tables import NameTables
 from usdt.dwarf.units import cache
 from usdt.dwarf.units.constants import At, TypeKind
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
@@ -67,6 +68,7 @@ class TypeSearch:
         self._answers = _load(files)  # of earlier runs: the same for what was asked
         self._new = 0
         self._tables: dict[int, _NamesAt] = {}
+        self._tables_of_names = NameTables(files.main)
         self._units: dict[int, frozenset[str]] = {}  # of those that were read: kinds and names
         self._searched = self._read = self._cost = 0
 
@@ -106,7 +108,7 @@ class TypeSearch:
         cache.store(self._main.sections.identity, _KIND, lambda: iter((text,)))
 
     def _search(self, kind: TypeKind, name: str) -> DiePosition | None:
-        if len(self._main.sections[".debug_info"]) >= _MIN_LARGE and self._is_told(kind, name):
+        if self._is_told(kind, name):
             return self._found.get(f"{kind.value}{name}")
         whole, ends = self._patterns(name)
         # GNU ld sorts strings by their ends, and the first of those with an end has its entries.
@@ -120,8 +122,10 @@ class TypeSearch:
         return None
 
     def _is_told(self, kind: TypeKind, name: str) -> bool:
-        # True if symbols lead to a unit that tells.
-        for at in class_units(self._main, name):
+        # True if a table of names or symbols lead to a unit that tells.
+        large = len(self._main.sections[".debug_info"]) >= _MIN_LARGE
+        units = self._tables_of_names.units(name)
+        for at in units or (class_units(self._main, name) if large else ()):
             number = self._main.number_at(at)
             header = None if number is None else self._main.header(number)
             if number is not None and header is not None:
@@ -228,15 +232,19 @@ class TypeSearch:
         self._read += header.end - header.at
         if self._read > _MAX_READ:
             raise NotSearchable("an index costs less")
+        unit = self._files.full_unit(self._main.unit(header))
         indexer = UnitIndexer(self._abbreviations)
-        indexer.add_unit(self._main.unit(header), DiePosition(number, 0))
+        if unit.file is not self._main:  # split debug information
+            own = AbbrevSection(unit.file.abbreviation_bytes, unit.file.sections.name)
+            indexer.use_abbreviations(own)
+        indexer.add_unit(unit, DiePosition(number, 0))
         for key, packed in indexer.names:
             if self._found.get(key) is None:
                 self._found[key] = DiePosition.unpack(packed)
         self._units[number] = frozenset(key for key, _ in indexer.names)
 
     def _is_plain(self, header: UnitHeader) -> bool:
-        unit = self._main.unit(header)
+        unit = self._files.full_unit(self._main.unit(header))
         return unit.integer(unit.root, At.LANGUAGE, 0) in PLAIN_LANGUAGES
 
 

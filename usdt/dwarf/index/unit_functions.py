@@ -1,7 +1,7 @@
-"""Functions by address without the index: ``.debug_aranges`` names the unit, and only that is read.
+"""Functions by address without the index: ``.debug_aranges`` or ``.gdb_index`` name the unit.
 
-Building the index takes a second for each 60 MiB of entries, which one question about one
-function does not need.
+Only that unit is read. Building the index takes a second for each 60 MiB of entries, which one
+question about one function does not need.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
+from usdt.dwarf.index.name_tables import NameTables
 from usdt.dwarf.units.errors import DAMAGE
 from usdt.dwarf.units.forms import UnitEncoding
 from usdt.dwarf.units.ranges import read_aranges
@@ -26,7 +27,7 @@ _MAX_KEPT = 64  # units whose functions are kept
 
 
 class UnitFunctions:
-    """The functions of a file by address, as far as ``.debug_aranges`` tells their units.
+    """The functions of a file by address, as far as a table tells their units.
 
     Args:
         files: the files with the debug information.
@@ -57,7 +58,8 @@ class UnitFunctions:
     def _ranges(self) -> list[tuple[int, int, int]]:
         main = self._files.main
         plain = UnitEncoding(main.byteorder, 8, 4, 0)
-        return list(read_aranges(main.sections[".debug_aranges"], plain))
+        listed = list(read_aranges(main.sections[".debug_aranges"], plain))
+        return listed or NameTables(main).ranges()
 
     @functools.cached_property
     def _abbreviations(self) -> AbbrevSection:
