@@ -151,18 +151,20 @@ def equal_runs(data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
 def run_length(words: memoryview, start: int, stride: int, limit: int = 1 << 40) -> int:
     """Count the words from ``start`` in steps of ``stride`` that equal the first, up to ``limit``.
 
-    The words are compared in slices of doubling length: a run of one costs little, and C code
-    compares a run of thousands.
+    The words are compared with those before them, in slices of growing length: a run of one costs
+    little, and C code compares a run of thousands.
     """
     first = words[start]
     total = min(limit, -(-(len(words) - start) // stride))
-    run = width = 1
+    if total < 2 or words[start + stride] != first:
+        return 1
+    run = width = 2
     while run < total:
-        width = min(width * 2, total - run)
+        width = min(width * 4, total - run)
         begin = start + run * stride
-        column = words[begin : begin + width * stride : stride].tolist()
-        if column.count(first) != width:
-            return run + next(i for i, word in enumerate(column) if word != first)
+        column = words[begin : begin + width * stride : stride]
+        if words[begin - stride : begin + (width - 1) * stride : stride] != column:
+            return run + next(i for i, word in enumerate(column.tolist()) if word != first)
         run += width
     return run
 

@@ -10,6 +10,7 @@ not be read, times on both sides of the turn of a second.
 from __future__ import annotations
 
 import ast
+import itertools
 import struct
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ from usdt.engine.output.output_file import Lines
 from usdt.engine.output.wall_clock import WallClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from usdt.engine.compiler.record.layout import RecordLayout
 
@@ -69,11 +70,12 @@ class LineTemplate:
         self._alternates = ranks == sorted(set(ranks)) and _CONTEXT in ranks
         self._width = len(ranks)
         self._place = ranks.index(_CONTEXT) if _CONTEXT in ranks else 0
+        self._text = next((one.context for one in parts if one.rank == _CONTEXT), -1)
         self._format = _record_code(layout, ranks, "32x")
         self._mixed_format = _record_code(layout, ranks, "32s")
         self._structs: dict[tuple[str, int], struct.Struct] = {}
         self._units: dict[tuple[bytes | None, str], tuple[bytes, bytes]] = {}
-        self._texts: dict[bytes, bytes] = {}
+        self._texts = _Texts()
 
     @classmethod
     def of(cls, layout: RecordLayout, source: str, names: Mapping[str, Any]) -> LineTemplate | None:
@@ -119,42 +121,34 @@ class LineTemplate:
             digits = microsecond_digits(words[_TIME_WORD::step].tobytes(), begin)
             if digits is None:
                 return None
-            changed = bytearray(records)
-            memoryview(changed).cast("Q")[_TIME_WORD::step] = memoryview(digits).cast("Q")
-            records = bytes(changed)
+            words = memoryview(bytearray(records)).cast("Q")
+            words[_TIME_WORD::step] = memoryview(digits).cast("Q")
         if alternate:
-            return self._alternating(records, count, prefix, contexts)
-        unit, block = self._unit(records[_KEY], prefix, contexts)
-        whole = count // _BLOCK * _BLOCK
-        end = whole * step * WORD
-        rows = self._struct(self._format, _BLOCK).iter_unpack(memoryview(records)[:end])
-        pieces = [block % row for row in rows]
-        if whole < count:
-            rest = self._struct(self._format, count - whole)
-            pieces.append(unit * (count - whole) % rest.unpack_from(records, end))
+            unit, block = self._unit(None, prefix, contexts)
+            rows = self._rows(self._mixed_format, words, count)
+            self._texts.contexts, self._texts.index = contexts, self._text
+            rows = map(self._with_texts, rows)
+        else:
+            unit, block = self._unit(records[_KEY], prefix, contexts)
+            rows = self._rows(self._format, words, count)
+        pieces = [block % row for row in itertools.islice(rows, count // _BLOCK)]
+        pieces += [unit * (count % _BLOCK) % row for row in rows]
         return Lines(pieces, count)
 
-    def _alternating(
-        self, records: bytes, count: int, prefix: str, contexts: Mapping[bytes, Any]
-    ) -> Lines:
-        # The lines of records of several threads.
-        unit, _ = self._unit(None, prefix, contexts)
-        texts, width, place = self._texts, self._width, self._place
-        index = next(part.context for part in self._parts if part.rank == _CONTEXT)
-        step = self._words * WORD
-        pieces = []
-        for start in range(0, count, _BLOCK):
-            number = min(_BLOCK, count - start)
-            code = self._struct(self._mixed_format, number)
-            row = [*code.unpack_from(records, start * step)]
-            keys = row[place::width]
-            for key in set(keys) - texts.keys():
-                if len(texts) >= _UNITS:
-                    texts.clear()
-                texts[key] = _encoded(contexts[key][index])
-            row[place::width] = [texts.get(key) or _encoded(contexts[key][index]) for key in keys]
-            pieces.append(unit * number % (*row,))
-        return Lines(pieces, count)
+    def _rows(self, code: str, words: memoryview, count: int) -> Iterator[tuple[Any, ...]]:
+        # The values of blocks of records, and those of the rest.
+        end = count // _BLOCK * _BLOCK * self._words
+        if end:
+            yield from self._struct(code, _BLOCK).iter_unpack(words[:end])
+        if count % _BLOCK:
+            yield self._struct(code, count % _BLOCK).unpack(words[end:])
+
+    def _with_texts(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        # The row of a block with the texts of contexts in place of their keys.
+        found, width, place = list(row), self._width, self._place
+        keys = row[place::width]
+        found[place::width] = map(self._texts.__getitem__, keys)
+        return tuple(found)
 
     def _unit(
         self, key: bytes | None, prefix: str, contexts: Mapping[bytes, Any]
@@ -182,6 +176,18 @@ class LineTemplate:
         if made is None:
             made = self._structs[code, count] = struct.Struct("=" + code * count)
         return made
+
+
+class _Texts(dict[bytes, bytes]):
+    # The encoded texts of contexts, one of each context.
+    contexts: Mapping[bytes, Any]
+    index: int
+
+    def __missing__(self, key: bytes) -> bytes:
+        if len(self) >= _UNITS:
+            self.clear()
+        found = self[key] = _encoded(self.contexts[key][self.index])
+        return found
 
 
 class _Parser:

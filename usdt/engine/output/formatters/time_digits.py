@@ -15,6 +15,7 @@ __all__ = ("microsecond_digits",)
 _SECOND = 1_000_000_000
 _LATEST = 1 << 62  # nanoseconds: a later start of a second is not plausible, and not calculated
 _TOP = (1 << 64) - (1 << 30)  # the bits of a lane that no nanosecond of a second has
+_HALF = 24  # bits of a lane for three digits
 
 # x // 1000 is x * M >> S. That is exact for x below 10 ** 9, and below 10 ** 6.
 _NANO_SHIFT = 40
@@ -31,8 +32,6 @@ class _Lanes(NamedTuple):
     micro: int  # masks of results
     thousand: int
     digit: int
-    first: int
-    last: int
     zeros: int
 
 
@@ -45,9 +44,7 @@ def _lanes(count: int) -> _Lanes:
         (1 << 30) - _SECOND,
         (1 << 20) - 1,
         (1 << 10) - 1,
-        0xF << 32 | 0xF,
-        0xFFFFFF,
-        0xFFFFFF << 24,
+        0xF << _HALF | 0xF,
         int.from_bytes(b"000000", "little"),
     )
     return _Lanes(*(one * constant for constant in constants))
@@ -72,11 +69,11 @@ def microsecond_digits(times: bytes, start: int) -> bytes | None:
         return None
     micros = past * _NANO_FACTOR >> _NANO_SHIFT & lanes.micro
     millis = micros * _MICRO_FACTOR >> _MICRO_SHIFT & lanes.thousand
-    # Milliseconds are in the lower half of a lane, the rest of the microseconds in the upper half.
-    halves = (micros << 32) - millis * ((1000 << 32) - 1)
+    # Two halves of three digits: the milliseconds, and above them the rest of the microseconds.
+    halves = (micros << _HALF) - millis * ((1000 << _HALF) - 1)
     hundreds = halves * 41 >> 12 & lanes.digit
     rest = halves - hundreds * 100
     tens = rest * 103 >> 10 & lanes.digit
-    digits = hundreds + (tens << 8) + (rest - tens * 10 << 16)
-    text = (digits & lanes.first) + (digits >> 8 & lanes.last) + lanes.zeros
-    return text.to_bytes(len(times), "little")
+    # Three bytes: the hundreds, the tens, and what both leave; the tens are in two of them.
+    digits = hundreds + (rest << 16) - tens * ((10 << 16) - (1 << 8)) + lanes.zeros
+    return digits.to_bytes(len(times), "little")
