@@ -1,0 +1,70 @@
+"""click without inspect and platform: what stands in for them does the same."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usdt.base.lazy_exports import _cleandoc
+
+BEGIN = "import sys; from usdt.base.lazy_exports import import_click; import_click(); "
+
+
+def printed(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "one line",
+        "  one line, indented",
+        "first\n    second\n      third\n\n    fourth\n    ",
+        "\n    \b\n    usdt list\n",
+        "first\n\tsecond\n        third",
+        "\n\n  \n  after blank lines\n   \n\n",
+    ],
+)
+def test_documentation_is_cleaned_as_inspect_does(text: str) -> None:
+    assert _cleandoc(text) == inspect.cleandoc(text)
+
+
+@given(st.text(alphabet=" ab\t\n\b", max_size=40))
+def test_any_documentation_is(text: str) -> None:
+    assert _cleandoc(text) == inspect.cleandoc(text)
+
+
+def test_the_modules_are_not_imported() -> None:
+    names = "{'inspect', 'platform', 'ast', 'dis', 'tokenize'}"
+    assert printed(f"import click; print(sorted({names} & set(sys.modules)))") == "[]\n"
+
+
+def test_everybody_else_has_the_modules_themselves() -> None:
+    code = "import inspect, platform; print(inspect.__file__ == 0, platform.machine() != '')"
+    assert printed(code) == "False True\n"
+
+
+def test_click_has_all_of_them() -> None:
+    code = (
+        "import click.core; own = click.core.inspect; print('inspect' in sys.modules);"
+        "print(own.isgeneratorfunction(print)); import inspect;"
+        "print(own is inspect, own.signature is inspect.signature)"
+    )
+    assert printed(code) == "False\nFalse\nFalse True\n"
+
+
+def test_modules_that_are_there_stay() -> None:
+    code = (
+        "import inspect as first; from usdt.base.lazy_exports import import_click; import_click();"
+        "import sys, click; print(sys.modules['inspect'] is first, click.core.inspect is first)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True True\n"
