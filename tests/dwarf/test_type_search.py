@@ -150,6 +150,56 @@ def test_a_declared_type_is_found_in_another_unit(
         assert info.btf.size_of(info.type_id("struct hidden")) == 24
 
 
+NESTED = """
+struct Outer { enum class Kind : short { One }; struct Inner { long a, b; }; class Impl; Impl *p; };
+union Mixed { struct Part { char name[6]; }; Part part; };
+"""
+NESTED_USE = """
+#include "nested.h"
+Outer outer; Outer::Inner inner; Outer::Kind kind; Mixed mixed;
+int size(); int main() { return size(); }
+"""
+NESTED_DEFINED = """
+#include "nested.h"
+class Outer::Impl { char data[50]; }; Outer::Impl impl; int size() { return sizeof impl; }
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_types_inside_classes_need_no_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str
+) -> None:
+    need_program(compiler)
+    (tmp_path / "nested.h").write_text(NESTED)
+    (tmp_path / "one.cpp").write_text(NESTED_USE)
+    (tmp_path / "two.cpp").write_text(NESTED_DEFINED)
+    command = [compiler, "-g", "-gdwarf-4", "one.cpp", "two.cpp", "-o", "program"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    monkeypatch.setattr(index, "build", None)
+    names = ("Outer::Kind", "Outer::Inner", "struct Outer::Inner", "Mixed::Part", "Outer::Impl")
+    with ElfFile(tmp_path / "program") as elf, DebugInfo.of(elf) as info:
+        assert [info.btf.size_of(info.type_id(name)) for name in names] == [2, 16, 16, 6, 50]
+
+
+def test_the_unit_of_a_class_has_the_types_inside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_program("g++")
+    (tmp_path / "nested.h").write_text(NESTED)
+    for number in range(4):
+        text = NESTED_USE if not number else f'#include "nested.h"\nOuter::Inner more{number};'
+        (tmp_path / f"{number}.cpp").write_text(text)
+    (tmp_path / "two.cpp").write_text(NESTED_DEFINED)
+    command = ["g++", "-g", *(f"{one}.cpp" for one in range(4)), "two.cpp", "-o", "program"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    monkeypatch.setattr(index, "build", None)
+    with ElfFile(tmp_path / "program") as elf, DebugInfo.of(elf) as info:
+        search = TypeSearch(info._files)
+        assert search.find(TypeKind.STRUCT, "Outer::Inner").unit == 0
+        assert list(search._units) == [0]
+        assert search.find(TypeKind.UNION, "Outer::Inner") is None
+
+
 def test_split_debug_information_is_left_to_the_index(tmp_path: Path) -> None:
     program = compiled(tmp_path, "gcc", "-gdwarf-5", "-gsplit-dwarf")
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:

@@ -374,10 +374,9 @@ class DebugInfo(Closeable):
             return None
         for owner in (TypeKind.STRUCT, TypeKind.UNION):
             die_position = self._type_at(owner, outer)
-            if die_position is not None:
-                for one in self._die(die_position).children(*_TAGS[kind]):
-                    if one.text() == last:
-                        return one
+            if die_position is not None:  # no other type has the name
+                inner = self._die(die_position).children(*_TAGS[kind])
+                return next((one for one in inner if one.text() == last), None)
         return None
 
     def _names(self, start: str) -> Iterator[tuple[TypeKind, str, Die]]:

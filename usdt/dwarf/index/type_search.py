@@ -18,7 +18,8 @@ from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.index.name_tables import NameTables
 from usdt.dwarf.units import cache
-from usdt.dwarf.units.constants import At, TypeKind
+from usdt.dwarf.units.constants import TYPE_KINDS, At, TypeKind
+from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
 
@@ -69,11 +70,14 @@ class TypeSearch:
         self._new = 0
         self._tables: dict[int, _NamesAt] = {}
         self._tables_of_names = NameTables(files.main)
-        self._units: dict[int, frozenset[str]] = {}  # of those that were read: kinds and names
+        self._units: dict[int, dict[str, DiePosition]] = {}  # of those that were read
+        self._looked_inside: set[tuple[int, str]] = set()  # of units, for types by name
         self._searched = self._read = self._cost = 0
 
     def find(self, kind: TypeKind, name: str) -> DiePosition | None:
         """Return the position of the type of a kind and a qualified name; None if there is none.
+
+        Of the types inside classes, which the index omits, it has some.
 
         Raises:
             NotSearchable: only the index tells.
@@ -125,7 +129,10 @@ class TypeSearch:
         # True if a table of names or symbols lead to a unit that tells.
         large = len(self._main.sections[".debug_info"]) >= _MIN_LARGE
         units = self._tables_of_names.units(name)
-        for at in units or (class_units(self._main, name) if large else ()):
+        owner = name.rpartition("::")[0]
+        if not units and large:
+            units = class_units(self._main, name) or class_units(self._main, owner)
+        for at in units:
             number = self._main.number_at(at)
             header = None if number is None else self._main.header(number)
             if number is not None and header is not None:
@@ -154,13 +161,33 @@ class TypeSearch:
         # Whether a unit that was read tells.
         if self._found.get(f"{kind.value}{name}") is not None:
             return True
+        if self._is_plain(header):
+            return False
         keys = {f"{one.value}{name}" for one in _wanted(kind)}
-        if self._units[number].isdisjoint(keys) or self._is_plain(header):
+        self._find_inside(number, name)
+        if keys.isdisjoint(self._units[number]):
             return False
         # In C++ and Rust, the name of a class is that of no other type.
         for one in TypeKind:
             self._found.setdefault(f"{one.value}{name}", None)
         return True
+
+    def _find_inside(self, number: int, name: str) -> None:
+        # Notes the type if a class of a unit that was read has it inside, which the index omits.
+        owner, _, last = name.rpartition("::")
+        if not owner or (number, name) in self._looked_inside:
+            return
+        self._looked_inside.add((number, name))
+        for kind in (TypeKind.STRUCT, TypeKind.UNION):
+            position = self._units[number].get(f"{kind.value}{owner}")
+            if position is not None:
+                found = Die(*self._files.locate(position), self._files.follow)
+                for one in found.children(*TYPE_KINDS):
+                    if one.text() == last and At.DECLARATION not in one:
+                        key = f"{TYPE_KINDS[one.tag].value}{name}"
+                        self._found[key] = self._units[number][key] = position._replace(
+                            offset=one.at
+                        )
 
     def _patterns(self, name: str) -> tuple[list[bytes], list[bytes]]:
         # The bytes of whole strings, and of longer ones that end so, sorted. An entry has the last
@@ -238,10 +265,11 @@ class TypeSearch:
             own = AbbrevSection(unit.file.abbreviation_bytes, unit.file.sections.name)
             indexer.use_abbreviations(own)
         indexer.add_unit(unit, DiePosition(number, 0))
-        for key, packed in indexer.names:
+        names = {key: DiePosition.unpack(packed) for key, packed in reversed(indexer.names)}
+        for key, position in names.items():
             if self._found.get(key) is None:
-                self._found[key] = DiePosition.unpack(packed)
-        self._units[number] = frozenset(key for key, _ in indexer.names)
+                self._found[key] = position
+        self._units[number] = names
 
     def _is_plain(self, header: UnitHeader) -> bool:
         unit = self._files.full_unit(self._main.unit(header))
