@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,13 @@ HITS = st.tuples(
 )
 
 
+def encoded_lines(batch: Any) -> bytes:
+    """The lines of a batch as bytes."""
+    if isinstance(batch, Lines):
+        return b"".join(batch)
+    return "".join(batch).encode("utf-8", "backslashreplace")
+
+
 def both(
     form: Callable[[], Formatter], made: ProbePlan, data: bytes, probe: str = "p:q"
 ) -> tuple[bytes, bytes, list[Any]]:
@@ -55,13 +63,7 @@ def both(
         decoder.add(1, probe, made)
         decoder.add(2, "another%s:one", made)
         batches = list(decoder.batches(data))
-        pieces = [
-            b"".join(one)
-            if isinstance(one, Lines)
-            else "".join(one).encode("utf-8", "backslashreplace")
-            for one in batches
-        ]
-        results.append(b"".join(pieces))
+        results.append(b"".join(map(encoded_lines, batches)))
     return results[0], results[1], batches
 
 
@@ -105,6 +107,26 @@ def test_alternating_probes_and_turns_of_a_second(form: Callable[[], Formatter])
     ]
     one_by_one, at_once, _ = both(form, NUMBERS, b"".join(hits))
     assert at_once == one_by_one
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+@given(runs=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 40)), max_size=12))
+def test_probes_of_one_layout_hidden_ones_and_one_of_another(
+    runs: list[tuple[int, int]], encoded: bool
+) -> None:
+    decoder = Decoder(JsonFormatter(), encoded=encoded)
+    for number, made, hidden in ((1, "arg7", 0), (2, "arg7", 0), (3, "arg7", 1), (4, "arg6", 0)):
+        layout = plan(made).layout
+        decoder.add_layout(number, f"p:q{number}", layout, hidden=bool(hidden))
+    cases = [case for case, times in runs for _ in range(times)]
+    data = b"".join(hit([9], case=case, time=n) for n, case in enumerate(cases))
+    lines = b"".join(encoded_lines(one) for one in decoder.batches(data)).splitlines()
+    found = [(one["time"], one["probe"], (*one["args"],)) for one in map(json.loads, lines)]
+    assert found == [
+        (n, f"p:q{case}", ("arg6" if case == 4 else "arg7",))
+        for n, case in enumerate(cases)
+        if case != 3
+    ]
 
 
 @pytest.mark.parametrize(

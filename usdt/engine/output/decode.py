@@ -1,8 +1,8 @@
 """Decoder of records: the bytes of a ring buffer become lines or events, in bulk.
 
-Records of one variant have one length and one layout, so one ``struct.iter_unpack`` decodes a run
-of them. Where records of several probes alternate, they are sorted by variant, unpacked variant by
-variant, and put back into their order. The context of a record (probe, process, CPU, command)
+Records of one layout have one length, so one ``struct.iter_unpack`` decodes a run of them. Where
+records of several layouts alternate, they are sorted by variant, unpacked variant by variant, and
+put back into their order. The context of a record (probe, process, CPU, command)
 repeats from record to record and is formatted once per distinct combination. The rest of a record
 is one expression, compiled for each layout (as the standard library's dataclasses do). Runs of
 records that show only numbers become lines without any code per record, where the consumer takes
@@ -64,7 +64,7 @@ CONTEXT = struct.Struct(
 _VARIANT_WORD = (HEADER + 20) // 4
 _BATCH = 2048  # maximum records formatted between two reads of the ring buffer
 _LINES = 8192  # the same for encoded lines: a write of a megabyte costs less than four of a quarter
-_RUN = 16  # shortest run of records of one variant that is decoded as a batch of its own
+_RUN = 16  # shortest run of records of one layout that is decoded as a batch of its own
 # Distinct contexts kept. All are dropped beyond that: a target may have many short-lived threads.
 _CONTEXTS = 1 << 16
 
@@ -123,7 +123,9 @@ class Decoder:
         self._sizes[number] = layout.size
         if layout not in self._renderers:
             self._renderers[layout] = _Renderer(layout, self._form, self._order)
-        self._variants[number] = self._renderers[layout]
+        self._variants[number] = renderer = self._renderers[layout]
+        if not hidden:
+            renderer.shown.add(number)
 
     def batches(self, data: bytes) -> Iterator[list[Any]]:
         """Yield the lines or events of complete records in order, in batches of up to 8192 records.
@@ -137,7 +139,7 @@ class Decoder:
             step = record_words(words[position])
             count = run_length(words, position, step, self._most)
             if count >= _RUN and position + _VARIANT_WORD < len(words):
-                count = run_length(words, position + _VARIANT_WORD, step, count)
+                count = self._same_layout(words, position + _VARIANT_WORD, step, count)
             end = position + count * step
             if count < _RUN or end > len(words):
                 end, rows = self._mixed(data, words, position)
@@ -163,8 +165,24 @@ class Decoder:
             self._contexts.clear()
         return self._variants[variant].render(rows, self._contexts)
 
+    def _same_layout(self, words: memoryview, start: int, step: int, count: int) -> int:
+        # Counts the leading records, all as long as the first, that are of its layout.
+        same = run_length(words, start, step, count)
+        if same == count or words[start] in self._hidden or words[start] not in self._variants:
+            return same
+        shown = self._variants[words[start]].shown
+        width = _RUN
+        while same < count:
+            width = min(width * 4, count - same)
+            begin = start + same * step
+            variants = words[begin : begin + width * step : step].tolist()
+            if not shown.issuperset(variants):
+                return same + next(i for i, one in enumerate(variants) if one not in shown)
+            same += width
+        return same
+
     def _run(self, variant: int, records: bytes, count: int) -> list[Any]:
-        # The results for records of one variant.
+        # The results for records of the layout of one variant.
         renderer = self._variants[variant]
         template = renderer.template() if self._encoded else None
         lines = None if template is None else template.lines(records, count, self._contexts)
@@ -270,10 +288,12 @@ class _Renderer:
     Attributes:
         format: unpacks a record.
         render: (rows, contexts) → results.
+        shown: the variants of the layout that are not hidden.
     """
 
     def __init__(self, layout: RecordLayout, form: Formatter, order: str) -> None:
         self.format = record_format(layout, order)
+        self.shown: set[int] = set()
         self._layout = layout
         names, self._source = _sources(layout, form, order)
         self._names = form.names | (form.return_names if layout.returns else {})
