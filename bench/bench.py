@@ -21,6 +21,7 @@ import sys
 from attach import attaching
 from cgroups import cgroups
 from debuginfo import debug_files
+from frames import frames
 from hit_cost import cost_of_a_hit
 from loop import LOOP, stop
 from programs import programs
@@ -90,6 +91,7 @@ def main() -> None:
         "attach",
         "debuginfo",
         "fire",
+        "frames",
         "rings",
     ]
     parser.add_argument("--only", choices=[*parts, "render", "scale"], help="one comparison")
@@ -123,6 +125,8 @@ def main() -> None:
         debug_files(options.rounds)
     if options.only in (None, "fire"):
         providers(options.rounds)
+    if options.only in (None, "frames"):
+        frames(options.rounds)
     if options.only in (None, "rings"):
         rings(options.hits, options.rounds)
     if options.only in (None, "render"):

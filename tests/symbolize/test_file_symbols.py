@@ -219,3 +219,31 @@ def test_functions_of_other_kinds_of_program(variant: str) -> None:
         for (start, size), name in sized.items():
             if name == "main" or name.startswith("fire"):
                 assert name_at(symbols, start + size - 1) == name
+
+
+def test_addresses_with_one_answer_are_found_together(teller: Path) -> None:
+    for path in (teller, Path("/bin/sh")):
+        chance = random.Random(3)
+        with FileSymbols(str(path)) as symbols, FileSymbols(str(path)) as fresh:
+            for _ in range(2000):
+                address = chance.randrange(0x8000) + (symbols.code_start or (0, 0))[1]
+                low, high, symbol, name = symbols.span(address)
+                assert low <= address < high
+                assert bool(name) == (symbol is not None)
+                for one in (low, high - 1, chance.randrange(low, high)):
+                    assert fresh.span(max(0, one))[2] == symbol, (path, address, one)
+                    fresh._spans.clear()
+                    fresh._starts.clear()
+
+
+@pytest.mark.parametrize("options", [("-no-pie",), ("-static-pie",)])
+def test_offsets_that_lie_as_link_time_addresses_do(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    program = compiled(tmp_path, TELLER, "-O0", *options)
+    with FileSymbols(str(program)) as symbols:
+        for offset in range(0, program.stat().st_size + 0x3000, 0x123):
+            low, high, difference = symbols.part(offset)
+            assert low <= offset < high
+            for one in (max(0, low), offset, min(high - 1, 1 << 40)):
+                assert symbols.address_of(one) == one + difference

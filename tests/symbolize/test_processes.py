@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -116,6 +117,46 @@ def test_a_program_that_was_replaced_on_disk(tmp_path: Path) -> None:
         other = compiled(tmp_path, "int x; int f(void) { return 1; }" + TELLER, "-O3", name="other")
         other.rename(program)
         check(symbolizer, process.pid, known, "teller")
+
+
+_REMAP = """
+import ctypes, mmap, sys
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+where = None
+for path in sys.stdin:
+    file = open(path.strip(), "rb")
+    fixed = 0x10 if where else 0
+    flags = mmap.MAP_PRIVATE | fixed
+    where = libc.mmap(ctypes.c_void_p(where), 0x1000, 5, flags, file.fileno(), ctypes.c_long(0))
+    print(where, flush=True)
+"""
+
+
+@requires_root
+@pytest.mark.parametrize("tracked", [False, True])
+def test_a_file_in_the_place_of_another(teller: Path, tmp_path: Path, *, tracked: bool) -> None:
+    # With reports of mappings, a process is read again when there is one.
+    other = tmp_path / "other"
+    shutil.copy(teller, other)
+    words = [sys.executable, "-c", _REMAP]
+    with (
+        Symbolizer(track_mappings=tracked) as symbolizer,
+        subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for path in (teller, other, teller):
+            process.stdin.write(f"{path}\n")
+            process.stdin.flush()
+            address = int(process.stdout.readline())
+            time.sleep(0.06)  # longer than a look is believed
+            for _ in range(3):  # the third is a kept one
+                *_, frame = symbolizer.frames(process.pid, [address, address + 16])
+                assert (frame.module, frame.link_address) == (path.name, 16)
+        process.stdin.close()
 
 
 def test_a_process_that_has_ended_since_it_was_seen(teller: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import sys
 from array import array
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from usdt.elf.file import ElfFile
     from usdt.elf.format import Section
 
-__all__ = ("ElfSymbol", "SymbolTable", "symbol_addresses")
+__all__ = ("ALL_ADDRESSES", "ElfSymbol", "Span", "SymbolTable", "symbol_addresses")
 
 _CODE_AND_DATA = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
 _DATA = frozenset((STT_NOTYPE, STT_OBJECT, STT_TLS))
@@ -86,6 +87,9 @@ class ElfSymbol:
     exported: bool = False
 
 
+# Addresses from the first to below the second have the same symbol.
+Span = tuple[int, int, ElfSymbol | None]
+ALL_ADDRESSES: Span = -1 << 64, 1 << 65, None  # whatever is added to them
 _Row = tuple[int, int, int, int, int, int]  # name (a position), address, size, info, section, other
 
 
@@ -149,7 +153,7 @@ class SymbolTable:
 
     def data_at(self, address: int) -> list[ElfSymbol]:
         """Return the symbols of data at a link-time address."""
-        starts, _ = self._index
+        starts = self._index[0]
         last = bisect.bisect_right(starts, address + self._bias) - 1
         if last < 0 or starts[last] != address + self._bias:
             return []
@@ -245,24 +249,51 @@ class SymbolTable:
                 if info & 15 in _CODE_AND_DATA and value and name and section not in _NOT_HERE:
                     yield (value & thumb) << _INDEX_BITS | number
 
+    @functools.cached_property
+    def _sizes(self) -> array[int]:
+        # By number. The size is the third word of a row: name, info, other and section are the
+        # first of 64 bits, address and size the others; name, address, size of 32 bits.
+        sizes = array("Q" if self._wide else "I")
+        for piece in self._rows.pieces(self._sym.size):
+            sizes += array(sizes.typecode, piece)[2 :: self._sym.size // sizes.itemsize]
+        if self._elf.byteorder != sys.byteorder:
+            sizes.byteswap()
+        return sizes
+
     def __len__(self) -> int:
         return len(self._index[0])
 
     def find(self, address: int) -> ElfSymbol | None:
         """Return the symbol that covers a link-time address, the preferred of several."""
-        starts, numbers = self._index
+        return self.span(address)[2]
+
+    def span(self, address: int) -> Span:
+        """Return the same with addresses around it that have the same answer."""
+        (starts, numbers), sizes = self._index, self._sizes
         address += self._bias
         last = bisect.bisect_right(starts, address) - 1
+        low = starts[last] if last >= 0 else ALL_ADDRESSES[0]
+        high = starts[last + 1] if last + 1 < len(starts) else ALL_ADDRESSES[1]
+        symbol = None
         for index in range(last, max(-1, last - _MAX_NESTED), -1):
-            if address < starts[index] + self._row(numbers[index])[2]:
-                rows = [row for row in self._rows_with(index) if address < starts[index] + row[2]]
-                named = self._with_names(rows)
-                return min(named, key=_rank, default=None)
-        return self._unsized(last, address)
+            start = starts[index]
+            end = start + sizes[numbers[index]]
+            if address < end:
+                rows = self._rows_with(index)
+                ends = [start + row[2] for row in rows]
+                low = max((low, *(one for one in ends if one <= address)))
+                high = min((high, *(one for one in ends if one > address)))
+                covering = [row for row in rows if address < start + row[2]]
+                symbol = min(self._with_names(covering), key=_rank, default=None)
+                break
+            low = max(low, end)
+        else:
+            low, high, symbol = self._unsized(last, address, low, high)
+        return low - self._bias, high - self._bias, symbol
 
     def starting_at(self, address: int) -> list[ElfSymbol]:
         """Return the functions that begin at a link-time address."""
-        starts, _ = self._index
+        starts = self._index[0]
         last = bisect.bisect_right(starts, address + self._bias) - 1
         if last < 0 or starts[last] != address + self._bias:
             return []
@@ -285,18 +316,20 @@ class SymbolTable:
         first = bisect.bisect_left(starts, starts[last])
         return [self._row(number) for number in numbers[max(first, last - _MAX_NESTED) : last + 1]]
 
-    def _unsized(self, last: int, address: int) -> ElfSymbol | None:
+    def _unsized(self, last: int, address: int, low: int, high: int) -> Span:
         # Assembly code often gives no size: such a symbol extends to the next in its section.
         starts, numbers = self._index
-        if last < 0 or self._row(numbers[last])[2]:
-            return None
+        if last < 0 or self._sizes[numbers[last]]:
+            return low, high, None
         start = starts[last]
         section = bisect.bisect_right(self._section_ends, (start, 1 << 64)) - 1
-        if section < 0 or not start <= address < self._section_ends[section][1]:
-            return None
-        return next(
-            iter(self._with_names(row for row in self._rows_with(last) if not row[2])), None
-        )
+        if section < 0:
+            return low, high, None
+        end = self._section_ends[section][1]
+        if address >= end:
+            return max(low, end), high, None
+        rows = (row for row in self._rows_with(last) if not row[2])
+        return low, min(high, end), next(iter(self._with_names(rows)), None)
 
     @functools.cached_property
     def _section_ends(self) -> list[tuple[int, int]]:

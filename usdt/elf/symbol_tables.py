@@ -21,14 +21,14 @@ from usdt.elf import debug_files
 from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.elf.file import ElfFile
 from usdt.elf.format import SHT_DYNSYM, SHT_NOBITS, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC
-from usdt.elf.symbol_table import SymbolTable
+from usdt.elf.symbol_table import ALL_ADDRESSES, SymbolTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usdt.elf.debug_files import Finder
     from usdt.elf.format import Section
-    from usdt.elf.symbol_table import ElfSymbol
+    from usdt.elf.symbol_table import ElfSymbol, Span
 
 __all__ = ("SymbolTables",)
 
@@ -149,11 +149,17 @@ class SymbolTables:
 
     def find(self, address: int) -> ElfSymbol | None:
         """Return the symbol that covers a link-time address, as a stack trace names it."""
+        return self.span(address)[2]
+
+    def span(self, address: int) -> Span:
+        """Return the same with addresses around it that have the same answer."""
+        low, high, symbol = ALL_ADDRESSES
         for table in self._tables:
-            found = table.find(address)
-            if found is not None:
-                return found
-        return None
+            first, end, symbol = table.span(address)
+            low, high = max(low, first), min(high, end)
+            if symbol is not None:
+                break
+        return low, high, symbol
 
 
 def _order(symbol: ElfSymbol) -> tuple[int, bool, int]:

@@ -6,16 +6,19 @@ debug file, whichever has them.
 
 from __future__ import annotations
 
+import bisect
 import functools
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import ElfError
+from usdt.demangle.demangle import demangle
 from usdt.elf import debug_files
 from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.elf.file import ElfFile
 from usdt.elf.format import PT_LOAD
+from usdt.elf.symbol_table import ALL_ADDRESSES
 from usdt.elf.symbol_tables import SymbolTables
 from usdt.symbolize.sources.build_id_files import has_code
 
@@ -25,14 +28,17 @@ if TYPE_CHECKING:
     from usdt.arch.unwind_rows import CompactTable
     from usdt.dwarf.lines.source_lines import SourceLines, SourceLocation
     from usdt.elf.format import Segment
-    from usdt.elf.symbol_table import ElfSymbol
+    from usdt.elf.symbol_table import ElfSymbol, Span
     from usdt.symbolize.sources.build_id_files import BuildIdFiles
     from usdt.unwind.frame_table import FrameTable
 
-__all__ = ("FileSymbols",)
+__all__ = ("FileSymbols", "NamedSpan")
 
 _PAGE = 4096
-_MAX_FOUND = 1 << 16  # addresses whose symbols are kept
+_MAX_SPANS = 1 << 16  # functions, and gaps between them, that are kept
+
+# Addresses from the first to below the second have this symbol, and this demangled name or "".
+NamedSpan = tuple[int, int, "ElfSymbol | None", str]
 
 
 class FileSymbols(Closeable):
@@ -92,7 +98,10 @@ class FileSymbols(Closeable):
         self._symbols = SymbolTables(elf, roots=roots, debug_root=debug_root, more=self._more)
         self._roots = tuple(roots)
         self._debug_root = debug_root
-        self._found: dict[int, ElfSymbol | None] = {}  # processes of one program share addresses
+        # What was found, sorted by the first addresses. Frames of all processes that run the file
+        # are of fewer functions than addresses.
+        self._starts: list[int] = []
+        self._spans: list[NamedSpan] = []
 
     def close(self) -> None:
         """Unmap every file; idempotent."""
@@ -126,14 +135,32 @@ class FileSymbols(Closeable):
 
         The kernel maps whole pages, so bytes before and after a segment in its pages belong to it.
         """
-        for segment in self._loads:
-            if segment.offset <= offset < segment.offset + segment.filesz:
-                return offset - segment.offset + segment.address
-        for segment in self._loads:
-            end = segment.offset + segment.filesz + _PAGE - 1 & -_PAGE
-            if segment.offset & -_PAGE <= offset < end:
-                return offset - segment.offset + segment.address
-        return offset
+        return offset + self.part(offset)[2]
+
+    def part(self, offset: int) -> tuple[int, int, int]:
+        """Return offsets around one that differ from link-time addresses by the same number.
+
+        These are the first, the one after the last, and what to add.
+        """
+        low, high, _ = ALL_ADDRESSES
+        for start, end, difference in self._parts:
+            if start <= offset < end:
+                return max(low, start), min(high, end), difference
+            if end <= offset:
+                low = max(low, end)
+            else:
+                high = min(high, start)
+        return low, high, 0
+
+    @functools.cached_property
+    def _parts(self) -> list[tuple[int, int, int]]:
+        # The first that contains an offset counts.
+        exact, whole = [], []
+        for one in self._loads:
+            end, difference = one.offset + one.filesz, one.address - one.offset
+            exact.append((one.offset, end, difference))
+            whole.append((one.offset & -_PAGE, end + _PAGE - 1 & -_PAGE, difference))
+        return exact + whole
 
     @property
     def code_start(self) -> tuple[int, int] | None:
@@ -148,13 +175,27 @@ class FileSymbols(Closeable):
 
     def find(self, address: int) -> ElfSymbol | None:
         """Return the symbol that covers a link-time address."""
-        try:
-            return self._found[address]
-        except KeyError:
-            if len(self._found) >= _MAX_FOUND:
-                self._found.clear()
-            found = self._found[address] = self._symbols.find(address)
-            return found
+        return self.span(address)[2]
+
+    def span(self, address: int) -> NamedSpan:
+        """Return the same and its name, with addresses around it that have the same answer."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at >= 0:
+            found = self._spans[at]
+            if address < found[1]:
+                return found
+        return self._add(self._symbols.span(address))
+
+    def _add(self, span: Span) -> NamedSpan:
+        low, high, symbol = span
+        found = low, high, symbol, "" if symbol is None else demangle(symbol.name)
+        if len(self._starts) >= _MAX_SPANS:
+            self._starts.clear()
+            self._spans.clear()
+        at = bisect.bisect_right(self._starts, low)
+        self._starts.insert(at, low)
+        self._spans.insert(at, found)
+        return found
 
     def variable(self, name: str) -> int | None:
         """Return the link-time address of a variable that the file exports."""

@@ -88,21 +88,25 @@ class MmapTracker:
         notices: messages for the user about missing mappings.
         mapped: processes that have mapped files since the last call of :meth:`update`.
         forked: (process, parent) of the processes that have begun since then.
-        changed: the processes whose mappings have changed; the caller removes them.
+        reported: the processes whose mappings have changed since then.
+        changed: the same since the caller removed them.
+        reliable: whether every change is reported.
     """
 
     def __init__(self, opener: Callable[[MappedFile, int], FileSymbols | None]) -> None:
         self.notices: list[str] = []
         self.mapped: set[int] = set()
         self.forked: list[tuple[int, int]] = []
+        self.reported: set[int] = set()
         self.changed: set[int] = set()
+        self.reliable = True
         self._opener = opener
-        self._reported: dict[int, _Reported] = {}
-        self._lost = False
+        self._processes: dict[int, _Reported] = {}
         self._records: PerfSideband | None = None
         try:
             self._records = PerfSideband(tasks=True)
         except SyscallError as err:
+            self.reliable = False
             self.notices.append(f"frames of short-lived processes will have no names: {err}")
 
     def close(self) -> None:
@@ -110,11 +114,13 @@ class MmapTracker:
         if self._records is not None:
             self._records.close()
             self._records = None
+            self.reliable = False
 
     def update(self) -> set[int]:
         """Read the kernel's records; return the processes that have executed a new program."""
         self.mapped.clear()
         self.forked.clear()
+        self.reported.clear()
         return self.note(self._records.take() if self._records is not None else ())
 
     def note(self, records: Iterable[Record]) -> set[int]:
@@ -126,9 +132,10 @@ class MmapTracker:
             if isinstance(record, LostRecord):
                 self._report_loss()
                 continue
+            self.reported.add(record.pid)
             if len(self.changed) < _MAX_PROCESSES:
                 self.changed.add(record.pid)
-            known = self._reported.get(record.pid)
+            known = self._processes.get(record.pid)
             if known is not None and record.time < known.began:
                 continue  # of an earlier process with this ID
             known = self._process(record.pid, renew=isinstance(record, ForkRecord))
@@ -153,7 +160,7 @@ class MmapTracker:
 
     def find(self, pid: int, address: int) -> MappedSymbols | None:
         """Return the latest mapping at an address of a process, and the symbols of its file."""
-        known = self._reported.get(pid)
+        known = self._processes.get(pid)
         for mapping, file in () if known is None else reversed(known.mappings):
             if mapping.start <= address < mapping.end:
                 return mapping, file
@@ -161,12 +168,12 @@ class MmapTracker:
 
     def mappings(self, pid: int) -> list[MappedSymbols]:
         """Return the mappings of a process, without its ancestors', in the order of creation."""
-        known = self._reported.get(pid)
+        known = self._processes.get(pid)
         return [] if known is None else list(known.mappings)
 
     def knows(self, pid: int) -> bool:
         """Return True if the kernel has reported mappings of a process, or whose it shares."""
-        known = self._reported.get(pid)
+        known = self._processes.get(pid)
         return known is not None and (known.parent is not None or bool(known.mappings))
 
     def ancestors(self, pid: int) -> list[int]:
@@ -179,17 +186,17 @@ class MmapTracker:
         return found
 
     def _parent(self, pid: int) -> int | None:
-        known = self._reported.get(pid)
+        known = self._processes.get(pid)
         return None if known is None else known.parent
 
     def _process(self, pid: int, *, renew: bool) -> _Reported:
         # ``renew``: move it to the end, so that the oldest processes are dropped first.
-        known = self._reported.pop(pid, None) if renew else self._reported.get(pid)
+        known = self._processes.pop(pid, None) if renew else self._processes.get(pid)
         if known is None or renew:
             known = known or _Reported()
-            if len(self._reported) >= _MAX_PROCESSES:
-                del self._reported[next(iter(self._reported))]
-            self._reported[pid] = known
+            if len(self._processes) >= _MAX_PROCESSES:
+                del self._processes[next(iter(self._processes))]
+            self._processes[pid] = known
         return known
 
     def _add(self, known: _Reported, record: MmapRecord) -> None:
@@ -214,8 +221,8 @@ class MmapTracker:
         return self._opener(found, pid)
 
     def _report_loss(self) -> None:
-        if not self._lost:
-            self._lost = True
+        if self.reliable:
+            self.reliable = False
             self.notices.append(
                 "too many programs start: frames of some short-lived ones will have no names"
             )

@@ -7,12 +7,16 @@ so every field of a snapshot is checked.
 from __future__ import annotations
 
 import bisect
+import functools
+import os
 import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.unwind_rows import CodeRange
 from usdt.base.errors import TargetError
+from usdt.demangle.demangle import demangle
+from usdt.engine.output.frames import Frame
 from usdt.procfs.mapped_files import mapped_files
 from usdt.procfs.maps import Mapping
 from usdt.procfs.memory import read_memory
@@ -23,19 +27,49 @@ from usdt.symbolize.perfmap import PerfMap
 from usdt.unwind.unwinder import RETURN_PROBES
 
 if TYPE_CHECKING:
-    from usdt.engine.output.frames import Frame
     from usdt.procfs.mapped_files import FileId
     from usdt.symbolize.file_cache import FileCache
     from usdt.symbolize.file_symbols import FileSymbols
 
-__all__ = ("MappedSymbols", "ProcessMaps")
+__all__ = ("MappedSymbols", "Place", "ProcessMaps", "module_name")
 
 _REFRESH_INTERVAL = 0.05  # seconds between two reads of a process
+_QUIET_INTERVAL = 1.0  # the same if its changes are reported, and none was
+_MAX_MODULES = 1 << 10  # paths of files whose names are kept
 _MAX_RECORDED = 1 << 16  # mappings of a snapshot
 _MAX_ADDRESS = 1 << 64
 _VDSO = ((0, 0), 0)  # the key of the vDSO, in place of a file's device and inode
 
 MappedSymbols = tuple[Mapping, "FileSymbols | None"]
+
+
+class Place:
+    """Addresses of a process that differ from link-time addresses of a file by the same number.
+
+    Attributes:
+        start, end: the addresses.
+        bias: what to subtract from them.
+        mapping: the current mapping that they are in.
+        file: its symbols.
+        module: its name in frames.
+    """
+
+    __slots__ = ("bias", "end", "file", "mapping", "module", "start")
+
+    def __init__(
+        self, bounds: tuple[int, int], bias: int, mapping: Mapping, file: FileSymbols
+    ) -> None:
+        self.start, self.end = bounds
+        self.bias = bias
+        self.mapping = mapping
+        self.file = file
+        self.module = module_name(mapping.path)
+
+
+@functools.lru_cache(maxsize=_MAX_MODULES)
+def module_name(path: str) -> str:
+    """Return the name in frames of the file at a path."""
+    return os.path.basename(path) or path  # noqa: PTH119 - paths are text
 
 
 class ProcessMaps:
@@ -49,25 +83,31 @@ class ProcessMaps:
         history: its current and earlier mappings.
         jit: its JIT-compiled functions.
         java: the Java virtual machine that it perhaps is.
-        frames: cached results of the symbolizer, by (address, address looked up); dropped when the
-            mappings change.
+        frames: cached results of the symbolizer, by return address; dropped when the mappings
+            change.
+        exact_frames: the same by address.
         restored: True if it comes from a recording: nothing is read from /proc.
         size: for a restored process, the number of its mappings and JIT-compiled functions.
         renewed: True if its perf map was written since the last observe().
         reported: True if a message has reported that the process ended too early.
+        suspect: True if its mappings may have changed since they were read.
     """
 
     def __init__(self, pid: int, cache: FileCache) -> None:
         self.history = MapsHistory(pid)
         self.jit = PerfMap(pid)
         self.java = JavaProcess(pid)
-        self.frames: dict[tuple[int, int], tuple[Frame, ...]] = {}
+        self.frames: dict[int, tuple[Frame, ...]] = {}
+        self.exact_frames: dict[int, tuple[Frame, ...]] = {}
         self.restored = False
         self.size = 0
         self.renewed = False
         self.reported = False
+        self.suspect = True
         self._cache = cache
         self._files: dict[FileId, FileSymbols | None] = {}
+        self._starts: list[int] = []
+        self._places: list[Place] = []  # sorted by these
         # Of a restored process:
         self._file_ids: dict[FileId, str] = {}
         self._recorded: dict[FileId, tuple[str, str | None]] = {}  # path and build ID
@@ -117,15 +157,18 @@ class ProcessMaps:
             if file is not None:
                 file.close()
 
-    def refresh(self, *, at_once: bool = False) -> bool:
+    def refresh(self, *, at_once: bool = False, watched: bool = False) -> bool:
         """Read the process again; return True if anything has changed.
 
-        This reads at most once in 50 ms, unless it is wanted ``at_once``. Newly mapped files are
-        opened at once, before they disappear.
+        This reads at most once in 50 ms, unless it is wanted ``at_once``. If its changes are
+        reported (``watched``), this reads once in a second, and when it is suspect. Newly mapped
+        files are opened at once, before they disappear.
         """
         now = time.monotonic()
-        if self.restored or (now - self._read_at < _REFRESH_INTERVAL and not at_once):
+        pause = _QUIET_INTERVAL if watched and not self.suspect else _REFRESH_INTERVAL
+        if self.restored or (now - self._read_at < pause and not at_once):
             return False
+        self.suspect = False
         self._read_at = now
         changed = self.history.refresh()
         if changed:
@@ -133,13 +176,28 @@ class ProcessMaps:
         if self.history.generation and self.history.alive and self.jit.refresh():
             changed = True
         if changed:
-            self.frames.clear()
+            self._forget_addresses()
         return changed
+
+    def execute(self) -> None:
+        """Take the current mappings for earlier ones: the process executes another program."""
+        self.history.outdated = True
+        self.suspect = True
+        self._forget_addresses()
+
+    def _forget_addresses(self) -> None:
+        self.forget_frames()
+        self._starts, self._places = [], []
+
+    def forget_frames(self) -> None:
+        """Drop the cached frames."""
+        self.frames.clear()
+        self.exact_frames.clear()
 
     def reread_map(self) -> None:
         """Read the perf map, which has just been written."""
         self.jit.refresh(at_once=True)
-        self.frames.clear()
+        self.forget_frames()
         self.renewed = True
 
     def take_notices(self) -> list[str]:
@@ -172,6 +230,26 @@ class ProcessMaps:
             self._files[file] = self._cache.recorded(*self._recorded.pop(file))
         return self._files.get(file)
 
+    def place(self, address: int) -> Place | None:
+        """Return where an address is in the file of its current mapping; None if it is in none."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at >= 0 and address < self._places[at].end:
+            return self._places[at]
+        mapping = self.history.find(address)
+        file = None if mapping is None else self.symbols(mapping)
+        if mapping is None or file is None:
+            return None
+        low, high, difference = mapping.offset, mapping.offset + mapping.end - mapping.start, 0
+        if not self.restored:
+            first, end, difference = file.part(address - mapping.start + low)
+            low, high = max(low, first), min(high, end)
+        base = mapping.start - mapping.offset
+        made = Place((base + low, base + high), base - difference, mapping, file)
+        at = bisect.bisect_right(self._starts, made.start)
+        self._starts.insert(at, made.start)
+        self._places.insert(at, made)
+        return made
+
     def file_id(self, mapping: Mapping) -> str:
         """Return what identifies the file of a mapping; see :attr:`Frame.file_id`."""
         file = self.symbols(mapping)
@@ -179,6 +257,23 @@ class ProcessMaps:
             return "" if file is None else file.file_id
         vdso = mapping.path == "[vdso]"
         return self._file_ids.get(_VDSO if vdso else (mapping.device, mapping.inode), "")
+
+    def frame_without_symbols(self, mapping: Mapping, address: int, within: int) -> Frame:
+        """Return the frame of an address in JIT-compiled code, or in a file that has no symbols.
+
+        ``within`` is what is looked up: for a return address, the byte before it.
+        """
+        found = self.jit.find(within)
+        if found is not None:
+            return Frame(address, demangle(found[1]), address - found[0], self.jit.name)
+        file_id = self.file_id(mapping)
+        at = address - mapping.start + mapping.offset
+        link = at if file_id else 0
+        if mapping.inode:
+            module = module_name(mapping.path)
+            return Frame(address, "", at, module, file_id=file_id, link_address=link)
+        special = mapping.path if mapping.path.startswith("[") else "[anon]"
+        return Frame(address, "", 0, special, file_id=file_id, link_address=link)
 
     def code(self) -> list[CodeRange]:
         """Return the current executable mappings, with their unwind tables."""

@@ -9,8 +9,6 @@ therefore remain known after the process has ended, after a file is deleted or r
 a mount namespace has disappeared with its last process.
 """
 
-# ruff: noqa: PTH119
-
 from __future__ import annotations
 
 import functools
@@ -30,7 +28,7 @@ from usdt.procfs.process import processes
 from usdt.symbolize.file_cache import FileCache
 from usdt.symbolize.maps_history import is_jit_code
 from usdt.symbolize.mmap_tracker import MmapTracker
-from usdt.symbolize.process_maps import ProcessMaps
+from usdt.symbolize.process_maps import ProcessMaps, module_name
 from usdt.symbolize.sources.build_id_files import BuildIdFiles
 
 if TYPE_CHECKING:
@@ -46,8 +44,8 @@ __all__ = ("Symbolizer",)
 
 _MAX_PROCESSES = 1 << 14  # beyond this, the least recently used process is dropped
 _MAX_RESTORED = 1 << 20  # mappings and JIT-compiled functions of all restored processes
-_MAX_CACHED = 1 << 18  # cached addresses per process
-_MAX_MODULES = 1 << 10  # paths of files whose names are kept
+_MAX_CACHED = 1 << 16  # cached addresses of all processes
+_SEEN = 65_521  # a prime number: addresses with the same remainder share a slot
 _MAX_REPORTED = 10  # processes that ended early and are named in messages
 
 
@@ -83,6 +81,10 @@ class Symbolizer(Closeable):
         self._jit_map = jit_map
         self._processes: dict[int, ProcessMaps] = {}
         self._restored_size = 0
+        self._cached = 0  # at most so many addresses
+        # For each slot the low byte of the last address. A frame is kept when its address comes
+        # again: to keep those that never do takes longer than to make them.
+        self._seen = bytearray(_SEEN)
         self._ended = 0
         self._tracker = MmapTracker(self._cache.mapped) if track_mappings else None
         self._python: PythonStacks | None = None
@@ -133,9 +135,12 @@ class Symbolizer(Closeable):
         if history.has_jit_code and any(is_jit_code(history.find(one)) for one in addresses):
             process.java.suggest_frame_pointers()
         found: list[Frame] = []
+        cached = process.frames
         for depth, address in enumerate(addresses):
-            within = address if depth in exact else address - 1
-            found += process.frames.get((address, within)) or self._frames(process, address, within)
+            if depth in exact:
+                found += self._frames(process, address, address)
+            else:
+                found += cached.get(address) or self._frames(process, address, address - 1)
         return found
 
     def frame(self, pid: int, address: int) -> Frame:
@@ -241,9 +246,12 @@ class Symbolizer(Closeable):
             executed = self._tracker.update()
             for pid in executed:
                 if pid in self._processes:
-                    self._processes[pid].history.outdated = True
+                    self._processes[pid].execute()
             if self._python is not None:
                 self._python.follow(executed, self._tracker.mapped, self._tracker.forked)
+            for pid in self._tracker.reported:
+                if pid in self._processes:
+                    self._processes[pid].suspect = True
             self.notices += self._tracker.notices
             self._tracker.notices.clear()
 
@@ -303,15 +311,15 @@ class Symbolizer(Closeable):
     def _current(self, pid: int) -> ProcessMaps:
         self.look()
         process = self._process(pid)
-        self._refresh(process)
+        self._refresh(process, watched=self._tracker is not None and self._tracker.reliable)
         known = process.history.generation or process.reported
         if not known and not (self._tracker is not None and self._tracker.knows(pid)):
             process.reported = True
             self._report_ended(pid)
         return process
 
-    def _refresh(self, process: ProcessMaps) -> bool:
-        changed = process.refresh()
+    def _refresh(self, process: ProcessMaps, *, watched: bool = False) -> bool:
+        changed = process.refresh(watched=watched)
         self.notices += process.take_notices()
         return changed
 
@@ -370,51 +378,74 @@ class Symbolizer(Closeable):
 
     def _frames(self, process: ProcessMaps, address: int, within: int) -> tuple[Frame, ...]:
         # ``within``: the address that is looked up; for a return address, the byte before it.
-        key = (address, within)
-        found = process.frames.get(key)
-        if found is None:
-            if len(process.frames) >= _MAX_CACHED:
-                process.frames.clear()
+        cached = process.exact_frames if within == address else process.frames
+        found = cached.get(address)
+        if found is not None:
+            return found
+        place = process.place(within)
+        if place is None and self._refresh(process):
+            place = process.place(within)
+        if place is not None:
+            found = self._in_file(address, place.file, within - place.bias, place.module, within)
+        else:
             found = self._look_up(process, address, within)
             last = found[-1]
             if within != address and not last.symbol and not last.file_id:
-                # A signal's trampoline, as in _look_up(), in memory without a file.
+                # A signal's trampoline, as in _in_file(), in memory without a file.
                 exact = self._look_up(process, address, address)
                 found = exact if exact[-1].symbol else found
-            process.frames[key] = found
+        slot, mark = address % _SEEN, address & 255
+        if self._seen[slot] == mark or place is None or self.lines:
+            if self._cached >= _MAX_CACHED:
+                self._forget_frames()
+            self._cached += 1
+            cached[address] = found
+        else:
+            self._seen[slot] = mark
         return found
+
+    def _forget_frames(self) -> None:
+        self._cached = 0
+        for process in self._processes.values():
+            process.forget_frames()
 
     def _look_up(self, process: ProcessMaps, address: int, within: int) -> tuple[Frame, ...]:
         mapping, file, link = self._locate(process, within)
         if mapping is None:
             return (Frame(address),)
-        if file is None:
-            if is_jit_code(mapping) and process.jit.find(within) is None:
-                self._request_map(process, missing=True)
-            return (_jit_frame(process, mapping, address, within),)
+        if file is not None:
+            return self._in_file(address, file, link, module_name(mapping.path), within)
+        if is_jit_code(mapping) and process.jit.find(within) is None:
+            self._request_map(process, missing=True)
+        return (process.frame_without_symbols(mapping, address, within),)
+
+    def _in_file(
+        self, address: int, file: FileSymbols, link: int, module: str, within: int
+    ) -> tuple[Frame, ...]:
         exact = link + address - within
-        symbol = file.find(link)
-        if symbol is None and exact != link:
+        _, end, symbol, name = file.span(link)
+        if symbol is None and exact >= end:
             # A signal handler returns to the first instruction of its trampoline.
-            symbol = file.find(exact)
+            _, _, symbol, name = file.span(exact)
             link = link if symbol is None else exact
-        name, start = ("", 0) if symbol is None else (demangle(symbol.name), symbol.address)
-        module, file_id = _module(mapping.path), file.file_id
-        frame = Frame(address, name, exact - start, module, file_id=file_id, link_address=exact)
+        offset = exact if symbol is None else exact - symbol.address
+        frame = Frame(address, name, offset, module, file_id=file.file_id, link_address=exact)
         return self._with_lines(frame, file, link) if self.lines else (frame,)
 
     def _locate(
         self, process: ProcessMaps, address: int
     ) -> tuple[Mapping | None, FileSymbols | None, int]:
         # Return the mapping of an address, its file, and the link-time address in the file.
+        place = process.place(address)
+        if place is not None:
+            return place.mapping, place.file, address - place.bias
+        file = None
         mapping = process.history.find(address)
-        if mapping is not None:
-            file = process.symbols(mapping)
-            if file is None and mapping.inode:
-                tracked = self._find_tracked(process.history.pid, address)
-                file = None if tracked is None else tracked[1]
-        else:
+        if mapping is None:
             mapping, file = self._find_earlier(process, address)
+        elif mapping.inode:
+            tracked = self._find_tracked(process.history.pid, address)
+            file = None if tracked is None else tracked[1]
         if mapping is None or file is None:
             return mapping, None, 0
         link = address - mapping.start + mapping.offset
@@ -458,21 +489,3 @@ class Symbolizer(Closeable):
             ),
             replace(frame, file=own.file, line=own.line),
         )
-
-
-def _jit_frame(process: ProcessMaps, mapping: Mapping, address: int, within: int) -> Frame:
-    found = process.jit.find(within)
-    if found is not None:
-        return Frame(address, demangle(found[1]), address - found[0], process.jit.name)
-    file_id = process.file_id(mapping)
-    at = address - mapping.start + mapping.offset
-    link = at if file_id else 0
-    if mapping.inode:
-        return Frame(address, "", at, _module(mapping.path), file_id=file_id, link_address=link)
-    special = mapping.path if mapping.path.startswith("[") else "[anon]"
-    return Frame(address, "", 0, special, file_id=file_id, link_address=link)
-
-
-@functools.lru_cache(maxsize=_MAX_MODULES)
-def _module(path: str) -> str:
-    return os.path.basename(path) or path
