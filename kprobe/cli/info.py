@@ -67,8 +67,6 @@ def _type_texts(name: str, *, needed: bool) -> list[str]:
 
 
 def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
-    import json  # noqa: PLC0415 - --help must not pay
-
     from kprobe.functions.symbols import kallsyms_loader  # noqa: PLC0415
 
     symbols = kallsyms_loader(words)  # while the rest is imported
@@ -79,8 +77,14 @@ def _show_functions(words: Sequence[str], *, as_json: bool) -> None:
     for notice in catalog.notices():
         warn(f"Notice: {notice}")
     for function in functions:
-        text = json.dumps(function.to_json()) + "\n" if as_json else _text(function)
+        text = _json_line(function) if as_json else _text(function)
         sys.stdout.write(printable_lines(text))
+
+
+def _json_line(function: FunctionInfo) -> str:
+    import json  # noqa: PLC0415 - text needs none
+
+    return json.dumps(function.to_json()) + "\n"
 
 
 def _text(function: FunctionInfo) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,8 @@ class Tracepoint:
     def write(self, *, fields: bool, as_json: bool) -> None:
         """Write its name, and its fields if wanted, to standard output."""
         if as_json:
+            import json  # noqa: PLC0415 - text needs none
+
             shown: dict[str, Any] = {"kind": self.kind, "name": self.name}
             if fields:
                 shown["fields"] = self._fields()

@@ -1,4 +1,4 @@
-"""click without inspect and platform: what stands in for them does the same."""
+"""click without modules of which it needs little: what stands in for them does the same."""
 
 from __future__ import annotations
 
@@ -44,13 +44,17 @@ def test_any_documentation_is(text: str) -> None:
 
 
 def test_the_modules_are_not_imported() -> None:
-    names = "{'inspect', 'platform', 'ast', 'dis', 'tokenize'}"
+    names = "{'inspect', 'platform', 'gettext', 'uuid', 'ast', 'dis', 'tokenize'}"
     assert printed(f"import click; print(sorted({names} & set(sys.modules)))") == "[]\n"
 
 
 def test_everybody_else_has_the_modules_themselves() -> None:
-    code = "import inspect, platform; print(inspect.__file__ == 0, platform.machine() != '')"
-    assert printed(code) == "False True\n"
+    code = (
+        "import inspect, platform, gettext, uuid;"
+        "print(inspect.signature(print) is None, platform.machine() != '', gettext.find('none'),"
+        "uuid.UUID(int=1))"
+    )
+    assert printed(code) == "False True None 00000000-0000-0000-0000-000000000001\n"
 
 
 def test_click_has_all_of_them() -> None:
@@ -60,6 +64,28 @@ def test_click_has_all_of_them() -> None:
         "print(own is inspect, own.signature is inspect.signature)"
     )
     assert printed(code) == "False\nFalse\nFalse True\n"
+
+
+def test_click_makes_uuids() -> None:
+    code = (
+        "import click; made = click.UUID.convert('1' * 32, None, None); import uuid;"
+        "print(made == uuid.UUID('1' * 32), click.UUID.convert(made, None, None) is made)"
+    )
+    assert printed(code) == "True True\n"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_messages_of_click_are_as_usual(number: int) -> None:
+    code = (
+        "import click; command = click.Command('c', params=[click.Option(['-x'], nargs=2)]);"
+        f"command.main(['-x', '1', '2'] + ['more'] * {number})"
+    )
+    usual, ours = (
+        subprocess.run([sys.executable, "-c", begin + code], capture_output=True, check=False)
+        for begin in ("", BEGIN)
+    )
+    assert (usual.returncode, usual.stderr) == (ours.returncode, ours.stderr)
+    assert b"unexpected extra argument" in ours.stderr
 
 
 def test_modules_that_are_there_stay() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -56,6 +55,8 @@ def info(pids: tuple[int, ...], words: tuple[str, ...], *, as_json: bool) -> Non
             with file.elf() as elf:
                 nop10 = [has_nop10(elf, site) for site in probe.sites]
             if as_json:
+                import json  # noqa: PLC0415 - text needs none
+
                 shown = probe.to_json() | quirks_json(probe, quirks)
                 for site, found in zip(shown["sites"], nop10, strict=True):
                     site["nop10"] = found

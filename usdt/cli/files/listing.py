@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -57,6 +56,8 @@ def list_probes(
             warn(f"Warning: {warning}")
         quirks = find_quirks(file.path, [probe.full_name for probe in probes], pids)
         if as_json:
+            import json  # noqa: PLC0415 - text needs none
+
             more = {"containers": [*file.containers]} if file.containers else {}
             sys.stdout.writelines(
                 json.dumps(probe.to_json() | quirks_json(probe, quirks) | more) + "\n"
