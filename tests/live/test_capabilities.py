@@ -131,6 +131,16 @@ def test_perf_events_say_which_capability_is_missing() -> None:
     assert run_usdt(*words, before=as_user.words("CAP_BPF", "CAP_SYS_ADMIN")).returncode == 0
 
 
+@pytest.mark.parametrize("without", [(), ("CAP_SYS_ADMIN",)])
+def test_whether_programs_may_write_into_processes(without: tuple[str, ...]) -> None:
+    features.have_user_writes.cache_clear()
+    try:
+        with set_aside(*without):
+            assert features.expects_user_writes() == features.have_user_writes()
+    finally:
+        features.have_user_writes.cache_clear()
+
+
 @pytest.mark.parametrize("probe", ["rawtp:sched_switch", "syscall:openat"])
 def test_probes_of_the_kernel(probe: str) -> None:
     if not features.have_vmlinux_btf():

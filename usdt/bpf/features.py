@@ -17,9 +17,11 @@ from usdt.bpf._syscall import uprobe_syscall
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, ENOTSUPP, AttachType, Helper, MapType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu
+from usdt.bpf.capabilities import missing_capabilities
 from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_tracing
 from usdt.bpf.link import UprobeMethod, probe_pmu, takes_uprobe_multi
 from usdt.bpf.maps import MapSpec
+from usdt.bpf.privileges import kernel_settings
 from usdt.bpf.program import ProgramSpec
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "best_uprobe_method",
+    "expects_user_writes",
     "have_ancestor_cgroups",
     "have_batch_operations",
     "have_cookies",
@@ -180,7 +183,8 @@ def have_loops() -> bool:
 def have_user_writes() -> bool:
     """bpf_probe_write_user(). Linux 4.8, commit 96ae52279594.
 
-    It needs CAP_SYS_ADMIN, and a kernel that is not locked down (commit 51e1bb9eeaf7).
+    It needs CAP_SYS_ADMIN, and a kernel that is not locked down (commit 51e1bb9eeaf7). When it is
+    tried, older kernels write a warning into their log: see expects_user_writes().
     """
     asm = Assembler()
     asm.store(R10, -8, 0)
@@ -192,6 +196,20 @@ def have_user_writes() -> bool:
     asm.mov(R0, 0)
     asm.exit()
     return _loads(ProgramSpec(asm.assemble(), name="probe"))
+
+
+def expects_user_writes() -> bool:
+    """Return have_user_writes(), without a trial if the kernel shows that it is not locked down.
+
+    Then only rights decide: every kernel with ring buffers has the helper.
+
+    Raises:
+        SyscallError: the kernel loads no programs for this process.
+    """
+    shown = os.path.ismount("/sys/kernel/security")  # a kernel without lockdown has no file there
+    if kernel_settings().get("lockdown", "none" if shown else "") != "none":
+        return have_user_writes()
+    return _loads(_empty()) and not missing_capabilities("CAP_SYS_ADMIN")
 
 
 @functools.cache

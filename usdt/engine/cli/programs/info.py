@@ -28,12 +28,12 @@ _MAPS = {
     "stack_trace": MapType.STACK_TRACE,
     "ringbuf": MapType.RINGBUF,
 }
-_FEATURES = {
+_FEATURES: dict[str, Callable[[], bool]] = {
     "bpf_loop": features.have_loops,
     "btf": features.have_vmlinux_btf,
     "cookies": features.have_cookies,
     "map batch": features.have_batch_operations,
-    "probe_write_user": features.have_user_writes,
+    "probe_write_user": features.expects_user_writes,
 }
 _PROBES: dict[str, Callable[[], bool]] = {
     "fentry": features.have_fentry,
