@@ -129,6 +129,27 @@ def test_probes_of_one_layout_hidden_ones_and_one_of_another(
     ]
 
 
+@forms
+@pytest.mark.parametrize("step", [1000, SECOND // 50], ids=["one second", "many seconds"])
+def test_alternating_layouts(form: Callable[[], Formatter], step: int) -> None:
+    hits = [
+        hit([n, 2, 3, 4, 5], time=SECOND + n * step) if n % 3 else hit([n], case=2, time=SECOND)
+        for n in range(3000)
+    ]
+    results = []
+    for encoded in (False, True):
+        decoder = Decoder(form(), encoded=encoded)
+        decoder.add(1, "p:q", NUMBERS)
+        decoder.add(2, "p:\n", plan("arg7"))
+        batches = list(decoder.batches(b"".join(hits)))
+        results.append(b"".join(map(encoded_lines, batches)))
+        assert sum(map(lines_in, batches)) == len(hits)
+    assert results[1] == results[0]
+    assert results[0].count(b"\n") == len(hits)
+    if form is FORMS["JSON"]:
+        assert all(isinstance(one, Lines) for one in batches)
+
+
 @pytest.mark.parametrize(
     ("items", "payload"),
     [

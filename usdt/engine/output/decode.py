@@ -46,6 +46,7 @@ from usdt.engine.compiler.record.columns import (
 from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordLayout
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.formatters.formatter import FieldSource
+from usdt.engine.output.output_file import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,8 @@ _VARIANT_WORD = (HEADER + 20) // 4
 _BATCH = 2048  # maximum records formatted between two reads of the ring buffer
 _LINES = 8192  # the same for encoded lines: a write of a megabyte costs less than four of a quarter
 _RUN = 16  # shortest run of records of one layout that is decoded as a batch of its own
+_MANY = 64  # least records of alternating layouts for which lines are made by the block
+_NO_SHAPE = (-1, 0, None)
 # Distinct contexts kept. All are dropped beyond that: a target may have many short-lived threads.
 _CONTEXTS = 1 << 16
 
@@ -103,6 +106,8 @@ class Decoder:
         self._most = _LINES if self._encoded else _BATCH
         self._variants: dict[int, _Renderer] = {}
         self._sizes: dict[int, int] = {}
+        # Length in bytes, words to the next record, and what renders it, if it is not hidden.
+        self._shapes: dict[int, tuple[int, int, _Renderer | None]] = {}
         self._renderers: dict[RecordLayout, _Renderer] = {}
         self._hidden: set[int] = set()
         self._contexts = _Contexts(form, self._order)
@@ -124,6 +129,7 @@ class Decoder:
         if layout not in self._renderers:
             self._renderers[layout] = _Renderer(layout, self._form, self._order)
         self._variants[number] = renderer = self._renderers[layout]
+        self._shapes[number] = layout.size, record_words(layout.size), None if hidden else renderer
         if not hidden:
             renderer.shown.add(number)
 
@@ -184,34 +190,60 @@ class Decoder:
     def _run(self, variant: int, records: bytes, count: int) -> list[Any]:
         # The results for records of the layout of one variant.
         renderer = self._variants[variant]
-        template = renderer.template() if self._encoded else None
-        lines = None if template is None else template.lines(records, count, self._contexts)
+        lines = self._lines(renderer, records, count)
         if lines is not None:
             return lines
         return renderer.render(renderer.format.iter_unpack(records), self._contexts)
+
+    def _lines(self, renderer: _Renderer, records: bytes, count: int) -> Lines | None:
+        # The lines of records of a layout; None if some need the renderer.
+        template = renderer.template() if self._encoded else None
+        return None if template is None else template.lines(records, count, self._contexts)
 
     def _mixed(self, data: bytes, words: memoryview, position: int) -> tuple[int, list[Any]]:
         # Decodes up to a batch of records of any variant. Returns the position after them, and the
         # results.
         total = len(words)
-        variants: list[int] = []
-        pieces: dict[int, list[bytes]] = {}
-        last = position + (_BATCH << 4)  # in 32-bit words; if all are hidden or discarded
-        while position < min(total, last) and len(variants) < _BATCH:
+        order: list[_Renderer] = []
+        pieces: dict[_Renderer, list[bytes]] = {}
+        stop = min(position + (_BATCH << 4), total)  # if all are hidden or discarded
+        longest = total - _VARIANT_WORD
+        while position < stop and len(order) < _BATCH:
             header = words[position]
-            end = position + record_words(header)
-            if not header & DISCARD or end > total:
-                variant = self._variant(words, position)
-                if variant not in self._hidden:
-                    variants.append(variant)
-                    pieces.setdefault(variant, []).append(data[position << 2 : end << 2])
+            variant = words[position + _VARIANT_WORD] if position < longest else -1
+            size, step, renderer = self._shapes.get(variant, _NO_SHAPE)
+            end = position + step
+            if size != header or end > total:
+                end = position + record_words(header)
+                if not header & DISCARD or end > total:
+                    self._variant(words, position)  # raises BadRecord
+            elif renderer is not None:
+                order.append(renderer)
+                pieces.setdefault(renderer, []).append(data[position << 2 : end << 2])
             position = end
+        lines = self._mixed_lines(order, pieces)
+        if lines is not None:
+            return position, lines
         results = {}
-        for variant, records in pieces.items():
-            renderer = self._variants[variant]
+        for renderer, records in pieces.items():
             rows = renderer.format.iter_unpack(b"".join(records))
-            results[variant] = iter(renderer.render(rows, self._contexts))
-        return position, [next(results[variant]) for variant in variants]
+            results[renderer] = iter(renderer.render(rows, self._contexts))
+        return position, [next(results[renderer]) for renderer in order]
+
+    def _mixed_lines(
+        self, order: list[_Renderer], pieces: dict[_Renderer, list[bytes]]
+    ) -> list[Any] | None:
+        # The lines of records in an order of layouts; None if some need the renderer.
+        if not self._encoded or len(order) < _MANY:
+            return None
+        results = {}
+        for renderer, records in pieces.items():
+            lines = self._lines(renderer, b"".join(records), len(records))
+            if lines is None:
+                return None
+            results[renderer] = iter(b"".join(lines).split(b"\n"))
+        made = map(next, map(results.__getitem__, order))
+        return Lines([b"\n".join(made), b"\n"], len(order))
 
     def _variant(self, words: memoryview, position: int) -> int:
         # Returns the variant of the record at a position, which must be complete and as long as the
