@@ -130,6 +130,7 @@ def test_types_are_found_by_name() -> None:
     assert btf.find("", Kind.STRUCT) == []
     assert btf.find("nothing", Kind.FUNC) == []
     assert list(btf.named(Kind.ENUM)) == [(7, "e"), (8, "f")]
+    assert list(btf.named(Kind.ENUM, start="f")) == [(8, "f")]
 
 
 def test_names_that_share_the_tail_of_another_string_are_found() -> None:

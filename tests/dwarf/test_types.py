@@ -153,6 +153,15 @@ def test_unknown_types_name_the_nearest(tmp_path: Path) -> None:
             info.type_id("xyzzy")
 
 
+def test_only_types_with_a_similar_name_are_read_for_the_nearest(tmp_path: Path) -> None:
+    with ElfFile(compiled(tmp_path, "gcc")) as elf, DebugInfo.of(elf) as info:
+        with pytest.raises(BtfError, match="nearest is struct node"):
+            info.type_id("struct nod")
+        made = {info.btf.type(one).name for one in info.btf.own_ids(*Kind)}
+        assert "node" in made
+        assert "flex" not in made
+
+
 CXX_BUILDS = [
     pytest.param(("g++", ("-gdwarf-5", "-O0")), id="g++, DWARF 5"),
     pytest.param(("g++", ("-gdwarf-4", "-O2")), id="g++, DWARF 4, optimised"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
@@ -103,11 +102,11 @@ def closest_type(btf: Btf, name: str) -> str | None:
     tag, _, rest = name.partition(" ")
     kinds = _TAGGED.get(tag) or (*_PLAIN, *_OTHER)
     wanted = rest if tag in _TAGGED else name
-    start = re.escape(wanted[:2]) if len(wanted) > 2 else ""
+    start = wanted[:2] if len(wanted) > 2 else ""
     names = {
         label: type_id
-        for type_id, label in btf.named(*kinds)
-        if label and re.match(start, label) and abs(len(label) - len(wanted)) < 8
+        for type_id, label in btf.named(*kinds, start=start)
+        if label and abs(len(label) - len(wanted)) < 8
     }
     nearest = f"{wanted}_t"  # what was meant by int32, though int is as near
     if nearest not in names:

@@ -250,11 +250,18 @@ class Btf:
             yield from self.base.ids(*kinds)
         yield from self.own_ids(*kinds)
 
-    def named(self, *kinds: Kind) -> Iterator[tuple[int, str]]:
-        """Yield ID and name of the types of some kinds, without the base's."""
+    def named(self, *kinds: Kind, start: str = "") -> Iterator[tuple[int, str]]:
+        """Yield ID and name of the types of some kinds, without the base's.
+
+        Args:
+            kinds: the kinds.
+            start: how the names must begin.
+        """
         words, positions, first = self._words, self._positions, self.first
         for type_id in self.own_ids(*kinds):
-            yield type_id, self.string(words[positions[type_id - first]])
+            name = self.string(words[positions[type_id - first]])
+            if name.startswith(start):
+                yield type_id, name
 
     def find(self, name: str, *kinds: Kind) -> list[int]:
         """Return the IDs of all types with this name and one of these kinds, the base's first.

@@ -193,11 +193,16 @@ class DwarfTypes(Btf):
         """Yield the IDs of the types of some kinds that have been created so far."""
         return self.own_ids(*kinds)
 
-    def named(self, *kinds: Kind) -> Iterator[tuple[int, str]]:
-        """Yield ID and name of every type of some kinds in the debug information."""
+    def named(self, *kinds: Kind, start: str = "") -> Iterator[tuple[int, str]]:
+        """Yield ID and name of every type of some kinds in the debug information.
+
+        Args:
+            kinds: the kinds.
+            start: how the names must begin; types of other names are not read.
+        """
         wanted = {_KINDS[kind] for kind in kinds if kind in _KINDS}
-        for kind, name, die in self._listed(""):
-            if kind in wanted:
+        for kind, name, die in self._listed(start):
+            if kind in wanted and name.startswith(start):
                 yield self.id_of(die), name
 
     def find(self, name: str, *kinds: Kind) -> list[int]:
