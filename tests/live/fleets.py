@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fixtures import build
+from fork_server import run
 from json_schema import check_lines
 from processes import command_lines
 from tracing_tools import USDT
@@ -41,14 +42,13 @@ class Answer:
 def asked(*words: str, via: str = SHELL, environment: dict[str, str] | None = None) -> Answer:
     """Run the command to its end; with ``--json``, its objects are read."""
     pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install ClusterShell")
-    done = subprocess.run(
-        [USDT, "fleet", "--via", via, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env=environment,
-    )
+    command = [USDT, "fleet", "--via", via, *words]
+    if environment is None:
+        done = run(command, timeout=100)
+    else:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=100, env=environment
+        )
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     lines = done.stdout.splitlines()
     found = [json.loads(line) for line in lines] if as_json else []

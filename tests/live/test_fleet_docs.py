@@ -46,7 +46,7 @@ def opens() -> object:
     """A process that opens files all the time, so that every machine counts some."""
     import subprocess
 
-    with subprocess.Popen(["sh", "-c", "while true; do /bin/true; sleep 0.02; done"]) as child:
+    with subprocess.Popen(["sh", "-c", "while true; do /bin/true; sleep 0.1; done"]) as child:
         yield
         child.kill()
 

@@ -63,7 +63,7 @@ def test_the_largest_groups_are_those_of_all_machines() -> None:
 
 
 def test_results_come_while_machines_run(mark: str) -> None:
-    fired = "while true; do /bin/true; sleep 0.02; done"
+    fired = "while true; do /bin/true; sleep 0.05; done"
     with running("sh", "-c", fired), started(mark, 2, "--update", "0.2") as child:
         until(lambda: tracing_processes(mark) == 2, "programs to be attached", timeout=30)
         for pid in far_processes(mark):  # both die: what they have sent remains

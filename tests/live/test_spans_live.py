@@ -217,8 +217,8 @@ def test_what_comes_while_probes_are_attached_and_detached_is_no_span(
 ) -> None:
     words = [probe.format(program) for probe in probes]
     with contextlib.ExitStack() as stack:
-        for _ in range(3):
-            process = stack.enter_context(running(program, "busy"))
+        for _ in range(3):  # at every moment, but not in the way of the command
+            process = stack.enter_context(running("nice", "-n", "10", program, "busy"))
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
         done = run_usdt("spans", "--json", "--open", "--slower", "10s", "-d", "100ms", "-a", *words)

@@ -71,7 +71,11 @@ def test_views_show_values_histograms_and_stacks_and_leave_nothing() -> None:
 
 
 def test_a_system_call_has_its_result_and_its_times() -> None:
-    busy = [sys.executable, "-c", "import os\nwhile 1: os.listdir('/proc/self')"]
+    busy = [
+        sys.executable,
+        "-c",
+        "import os, time\nwhile 1: os.listdir('/proc/self'); time.sleep(0.001)",
+    ]
     with subprocess.Popen(busy) as program:
         try:
             targets = {"pid": [program.pid]}

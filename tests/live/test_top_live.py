@@ -40,7 +40,7 @@ def test_tables_follow_one_another_where_there_is_no_terminal() -> None:
 
 
 def test_system_calls_have_rates_and_times() -> None:
-    busy = [sys.executable, "-c", "import os\nwhile 1: os.getppid()"]
+    busy = [sys.executable, "-c", "import os, time\nwhile 1: os.getppid(); time.sleep(0.001)"]
     with subprocess.Popen(busy) as program:
         try:
             options = [
