@@ -57,7 +57,9 @@ class Tracepoint:
 
 def is_tracepoint(word: str) -> bool:
     """Return True if a command-line argument names probes of these kinds."""
-    from usdt.engine.language import written_kind  # noqa: PLC0415 - --help does not pay for it
+    if ":" not in word:  # it names no kind
+        return False
+    from usdt.engine.language import written_kind  # noqa: PLC0415 - functions do not pay for it
 
     return written_kind(word) in _KINDS
 

@@ -38,9 +38,10 @@ _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _FUNCTIONS = "available_filter_functions"
 _CODE = b"tTwW"
 _DATA = b"aAbBdDrRvVgGsS"  # as in nm(1)
-_LINE = re.compile(rb"^([0-9a-f]+) ([tTwW]) (\S+)(?:\t\[(\S+)\])?$", re.MULTILINE)
+# Expressions that short commands do not need are compiled where they are used.
+_LINE = rb"(?m)^([0-9a-f]+) ([tTwW]) (\S+)(?:\t\[(\S+)\])?$"
 # Symbols that are not function entries: cold parts, and the padding before functions.
-_NO_ENTRY = re.compile(r"^__(pfx|cfi)_|\.cold(\.\d+)?$")
+_NO_ENTRY = r"^__(pfx|cfi)_|\.cold(\.\d+)?$"
 
 # The kernel fills a buffer of less than a page completely, and so each buffer of a vector: one
 # readv() reads megabytes without holding Python's lock.
@@ -52,7 +53,7 @@ _KEPT = "kernel.symbols"  # the file
 _VERSION = 1  # of its contents
 _MAX_KEPT = 32 << 20  # bytes
 # Patterns, which may mean functions that no module has, and the names of such functions.
-_COMES_AND_GOES = re.compile(r"[*?[]|(^|:)(bpf_|ftrace_|kprobe_)")
+_COMES_AND_GOES = r"[*?[]|(^|:)(bpf_|ftrace_|kprobe_)"
 
 
 @frozen
@@ -123,7 +124,7 @@ class Kallsyms:
                 continue
             if match[3] == raw:
                 named.append(symbol)
-            elif not _NO_ENTRY.search(symbol.name):
+            elif not re.search(_NO_ENTRY, symbol.name):
                 variants.append(symbol)
         return named, variants
 
@@ -165,7 +166,7 @@ class Kallsyms:
         """Return (module, name) → addresses of some functions; faster than :meth:`functions`."""
         wanted = {(encoded(module), encoded(name)) for module, name in names}
         found: dict[tuple[str, str], list[int]] = {}
-        for address, _, name, module in _LINE.findall(self._text):
+        for address, _, name, module in re.findall(_LINE, self._text):
             if (module, name) in wanted:
                 key = module.decode(), name.decode()
                 found.setdefault(key, []).append(int(address, 16))
@@ -173,8 +174,9 @@ class Kallsyms:
 
     def functions(self) -> list[KernelSymbol]:
         """Return all function entries, in the order of the file."""
-        found = (_symbol(match) for match in _LINE.finditer(self._text))
-        return [symbol for symbol in found if not _NO_ENTRY.search(symbol.name)]
+        is_no_entry = re.compile(_NO_ENTRY).search
+        found = (_symbol(match) for match in re.finditer(_LINE, self._text))
+        return [symbol for symbol in found if not is_no_entry(symbol.name)]
 
 
 def _symbol(match: re.Match[bytes]) -> KernelSymbol:
@@ -231,7 +233,7 @@ def kallsyms_loader(words: Collection[str] = ("*",)) -> KallsymsLoader:
     """
     if _begun:
         return _begun.pop()
-    return KallsymsLoader(kept=not any(_COMES_AND_GOES.search(word) for word in words))
+    return KallsymsLoader(kept=not any(re.search(_COMES_AND_GOES, word) for word in words))
 
 
 def _kept_text() -> bytes:

@@ -22,18 +22,6 @@ from usdt.engine.compiler.limits import (
     UNWIND_METHODS,
 )
 from usdt.engine.output.parquet import is_parquet
-from usdt.engine.run.options import (
-    LIBRARY_TIMEOUT,
-    SERVERS_NEEDED,
-    TRACEFS,
-    OutputOptions,
-    RunOptions,
-    SymbolOptions,
-    TargetOptions,
-    TraceOptions,
-    debuginfod_servers,
-    split_command,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +29,13 @@ if TYPE_CHECKING:
 
     from usdt.cgroups.selection import CgroupChoice
     from usdt.engine.language.tree import Item, ProbeKind, ProbeText, StackKind
+    from usdt.engine.run.options import (
+        OutputOptions,
+        RunOptions,
+        SymbolOptions,
+        TargetOptions,
+        TraceOptions,
+    )
 
     Decorator: TypeAlias = Callable[[Any], Any]
 
@@ -129,21 +124,23 @@ def parse_options(
     Raises:
         click.UsageError: options exclude one another, or -c cannot be split into arguments.
     """
+    from usdt.engine.run import options as records  # noqa: PLC0415 - not for --help
+
     _check(values)
     command = values["command"]
-    targets = TargetOptions(
+    targets = records.TargetOptions(
         tuple(values["pids"]),
         None if command is None else _words(command),
         values["all_processes"],
         values["follow"],
-        None if values["duration"] else LIBRARY_TIMEOUT,
+        None if values["duration"] else records.LIBRARY_TIMEOUT,
         values["user"],
         _cgroups(values),
     )
-    trace = TraceOptions(
+    trace = records.TraceOptions(
         values.get("buffer"),
         values["max_string"],
-        values.get("max_struct", TraceOptions().max_struct),
+        values.get("max_struct", records.TraceOptions().max_struct),
         stacks_of(values),
         values.get("unwind", "auto"),
         values.get("stack_bytes", DEFAULT_STACK),
@@ -154,9 +151,9 @@ def parse_options(
         backlog=values.get("backlog", DEFAULT_BACKLOG),
     )
     names = ("duration", "count", "verbose", "exit_code", "drop", "at")
-    run = RunOptions(*(values[name] for name in names))
+    run = records.RunOptions(*(values[name] for name in names))
     parquet = is_parquet(values["output"])
-    output = OutputOptions(
+    output = records.OutputOptions(
         values["output"],
         values.get("as_json", False) or parquet,
         values.get("folded", False),
@@ -186,14 +183,16 @@ def symbol_options(values: dict[str, Any]) -> SymbolOptions:
     Raises:
         click.UsageError: a directory does not exist, or no server is named.
     """
+    from usdt.engine.run import options as records  # noqa: PLC0415 - not for --help
+
     directories = tuple(values.get("symbols", ()))
     for directory in directories:
         if not os.path.isdir(directory):  # noqa: PTH112 - text
             raise click.UsageError(f"--symbols {directory}: no such directory")
-    servers = debuginfod_servers() if values.get("debuginfod") else ()
+    servers = records.debuginfod_servers() if values.get("debuginfod") else ()
     if values.get("debuginfod") and not servers:
-        raise click.UsageError(f"--debuginfod needs {SERVERS_NEEDED}")
-    return SymbolOptions(directories, servers)
+        raise click.UsageError(f"--debuginfod needs {records.SERVERS_NEEDED}")
+    return records.SymbolOptions(directories, servers)
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -450,6 +449,8 @@ def attach_options(*, tracefs: bool = False) -> Decorator:
     Args:
         tracefs: whether the method ``tracefs``, which needs no BPF, is accepted.
     """
+    from usdt.engine.run.options import TRACEFS  # noqa: PLC0415 - few commands have these
+
     return combined(
         at_option,
         method_option([*_METHODS, TRACEFS], "; tracefs needs no BPF")
@@ -472,6 +473,8 @@ def attach_options(*, tracefs: bool = False) -> Decorator:
 
 def _words(command: str) -> tuple[str, ...]:
     try:
+        from usdt.engine.run.options import split_command  # noqa: PLC0415 - not for --help
+
         return split_command(command)
     except TargetError as err:
         raise click.UsageError(f"-c: {err}") from err

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdt.engine.run.options import Pictures
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from usdt.engine.run.options import Pictures
 
 __all__ = ("PICTURES", "picture_options", "pictures_of")
 
@@ -57,4 +57,6 @@ def pictures_of(values: dict[str, Any], others: Mapping[str, str] = _NONE) -> Pi
             raise click.UsageError(f"--{first} and {option} exclude one another")
     if len({*given.values()}) < len(given):
         raise click.UsageError("--flame, --speedscope and --pprof need a file each")
+    from usdt.engine.run.options import Pictures  # noqa: PLC0415 - not for --help
+
     return Pictures(**given)
