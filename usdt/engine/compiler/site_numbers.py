@@ -24,7 +24,7 @@ from usdt.engine.compiler.entry_return import rebuilt
 from usdt.engine.compiler.ir import ArgumentValue
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from usdt.arch.locations import Location
     from usdt.engine.compiler.codegen.model import ProgramVariant
@@ -61,34 +61,38 @@ class SharedCode:
     """
 
     def __init__(self, variants: Sequence[ProgramVariant]) -> None:
-        self._plans: dict[int, tuple[ProbePlan, tuple[int, ...]]] = {}
+        self._plans: list[ProbePlan] = []
+        # Number of a variant → index of its plan, and its numbers.
+        self._shared: dict[int, tuple[int, tuple[int, ...]]] = {}
         if len(variants) < _MANY or not all(map(_is_plain, variants)):
             return
-        found = {one.number: _factored(one.plan) for one in variants}
-        counts = Counter(plan for plan, _ in found.values())
-        self._plans = {
-            number: (plan, numbers)
-            for number, (plan, numbers) in found.items()
-            if counts[plan] >= _MANY
-        }
+        plans: dict[ProbePlan, int] = {}  # each is looked up once: that goes through all of it
+        found = {}
+        for one in variants:
+            plan, numbers = _factored(one.plan)
+            found[one.number] = plans.setdefault(plan, len(plans)), numbers
+        counts = Counter(index for index, _ in found.values())
+        self._plans = [*plans]
+        self._shared = {number: one for number, one in found.items() if counts[one[0]] >= _MANY}
 
-    def body_of(self, variant: ProgramVariant) -> Hashable:
-        """Return what is equal for variants that share a body."""
-        known = self._plans.get(variant.number)
-        return variant.number if known is None else known[0]
+    def body_of(self, variant: ProgramVariant) -> int:
+        """Return a number that is equal for variants that share a body."""
+        shared = self._shared.get(variant.number)
+        return variant.number if shared is None else -1 - shared[0]
 
     def table(self, variants: Sequence[ProgramVariant]) -> SiteTable | None:
         """Return the table of a program for some of the variants; None if they share nothing."""
-        if not any(variant.number in self._plans for variant in variants):
+        if not any(variant.number in self._shared for variant in variants):
             return None
-        bodies: dict[Hashable, ProgramVariant] = {}
+        bodies: dict[int, ProgramVariant] = {}
         contents = []
         for variant in variants:
-            plan, numbers = self._plans.get(variant.number, (variant.plan, ()))
-            body = bodies.setdefault(
-                self.body_of(variant), replace(variant, number=len(bodies), plan=plan, in_row=True)
-            )
-            contents.append((variant, body.number, numbers))
+            index, numbers = self._shared.get(variant.number, (-1, ()))
+            body = self.body_of(variant)
+            if body not in bodies:
+                plan = variant.plan if index < 0 else self._plans[index]
+                bodies[body] = replace(variant, number=len(bodies), plan=plan, in_row=True)
+            contents.append((variant, bodies[body].number, numbers))
         first = min(variant.number for variant in variants)
         row = struct.Struct(f"=IIII{max(len(numbers) for *_, numbers in contents)}Q")
         rows = {}

@@ -35,7 +35,7 @@ from usdt.engine.runtime.attach.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from usdt.bpf.program import Program
     from usdt.engine.compiler.codegen.model import ProgramVariant
@@ -179,7 +179,7 @@ def _parts(
 ) -> Iterator[list[AttachRequest]]:
     # Splits requests so that no part has more than ``limit`` bodies of code.
     part: list[AttachRequest] = []
-    bodies: set[Hashable] = set()
+    bodies: set[int] = set()
     for request in requests:
         body = shared.body_of(request.variant)
         if body not in bodies and len(bodies) == limit:
