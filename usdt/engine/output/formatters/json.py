@@ -221,6 +221,8 @@ def _json_hexadecimal(value: int) -> str:
 
 
 def _json_text(value: bytes, length: int, capacity: int) -> str:
+    if 0 < length < capacity:  # most strings are whole
+        return quote(value[: length - 1].decode("utf-8", "surrogateescape"))
     if length < 0:
         return _json_error(reason_of(length))
     return quote(decode_text(value, length, capacity))

@@ -240,6 +240,10 @@ def _named_values(values: Sequence[FieldSource], separator: str) -> str:
 
 
 def _quoted_text(value: bytes, length: int, capacity: int) -> str:
+    if 0 < length < capacity:  # most strings are whole, and nothing in them needs an escape
+        text = value[: length - 1].decode("utf-8", "surrogateescape")
+        if text.isprintable() and '"' not in text and "\\" not in text:
+            return f'"{text}"'
     if length < 0:
         return f"?({reason_of(length)})"
     users = " /* user */" if length >= USERS else ""
