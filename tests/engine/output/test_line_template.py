@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planning import EVERY_TYPE, plan
 from recordings import record
 
-from usdt.engine.output.decode import Decoder
+from usdt.engine.output.decode import Decoder, record_format
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import TextFormatter
 from usdt.engine.output.formatters.time_digits import microsecond_digits
@@ -127,6 +127,51 @@ def test_probes_of_one_layout_hidden_ones_and_one_of_another(
         for n, case in enumerate(cases)
         if case != 3
     ]
+
+
+STRINGS = plan("arg6, str(arg7, 15), buf(arg7, 5), arg0, arg10", max_string=16)
+TEXTS = st.sampled_from([b"", b"plain", b"%d%s%", b'"\\{}\n\x1b\r', b"caf\xc3\xa9\xff", b"x" * 16])
+
+
+@forms
+@given(
+    hits=st.lists(st.tuples(TEXTS, st.integers(-20, 20), st.floats(width=32), COMMS), min_size=1),
+    times=st.integers(1, 70),
+)
+def test_strings_and_floats(
+    form: Callable[[], Formatter],
+    hits: list[tuple[bytes, int, float, bytes]],
+    times: int,
+) -> None:
+    assert STRINGS.layout.bitmap_offset is not None
+    data = b"".join(
+        packed(
+            0, -number, max(number, -14), word, max(number, -14), word[:5], number, real, comm=comm
+        )
+        for word, number, real, comm in hits
+        for _ in range(times)
+    )
+    one_by_one, at_once, batches = both(form, STRINGS, data)
+    assert at_once == one_by_one
+    assert sum(map(lines_in, batches)) == len(hits) * times
+
+
+@pytest.mark.parametrize("form", [FORMS["JSON"], FORMS["text"]], ids=["JSON", "text"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_blocks_of_strings_are_used(form: Callable[[], Formatter], threads: int) -> None:
+    data = b"".join(
+        packed(0, n, 4, b"abc", 5, b"defgh", 1, 1.5, tid=n % threads, time=SECOND)
+        for n in range(200)
+    )
+    one_by_one, at_once, batches = both(form, STRINGS, data)
+    assert at_once == one_by_one
+    assert all(isinstance(one, Lines) for one in batches)
+
+
+def packed(*values: Any, **context: Any) -> bytes:
+    """A record of STRINGS."""
+    whole = record_format(STRINGS.layout).pack(0, bytes(32), *values)
+    return record(whole[48:], **context)
 
 
 @forms

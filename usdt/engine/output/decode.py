@@ -5,8 +5,8 @@ records of several layouts alternate, they are sorted by variant, unpacked varia
 put back into their order. The context of a record (probe, process, CPU, command)
 repeats from record to record and is formatted once per distinct combination. The rest of a record
 is one expression, compiled for each layout (as the standard library's dataclasses do). Runs of
-records that show only numbers become lines without any code per record, where the consumer takes
-encoded lines: :mod:`usdt.engine.output.formatters.line_template`.
+records that show numbers become lines without any code per record, and those that show strings with
+little, where the consumer takes encoded lines: :mod:`usdt.engine.output.formatters.line_template`.
 
 The bytes may come from a damaged recording. Therefore every record's length is compared with that
 of its variant before the record is read.

@@ -3,8 +3,9 @@
 A formatter gives the source of an f-string for one record. Where that shows nothing but numbers
 beside what is the same for all records of a thread, it becomes a template of bytes: ``%d`` for
 each number. The template repeated, and a struct repeated, then format a block of records by two
-calls of C code. What cannot be shown so is left to the f-string: strings, stacks, values that could
-not be read, times on both sides of the turn of a second.
+calls of C code. Strings and floats are formatted one by one. What cannot be shown so is left to the
+f-string: stacks, structures, values that could not be read, times on both sides of the turn of a
+second.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ast
 import itertools
 import struct
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from usdt.bpf.rings.ringbuf import HEADER
@@ -23,7 +25,7 @@ from usdt.engine.output.output_file import Lines
 from usdt.engine.output.wall_clock import WallClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from usdt.engine.compiler.record.layout import RecordLayout
 
@@ -42,9 +44,14 @@ class _Part(NamedTuple):
     rank: int
     literal: bytes = b""
     context: int = -1  # the index of a text of the context
+    names: tuple[str, ...] = ()  # of the values that ``make`` takes columns of
+    make: Callable[..., list[bytes]] | None = None
 
 
 _TIME, _CLOCK, _CONTEXT, _FIELDS = 0, 1, 2, 3  # ranks; fields have theirs from the last one on
+_MADE = 1 << 20  # the rank of what is made of values
+#: Functions of formatters that return text without a newline.
+_FUNCTIONS = frozenset({"text", "memory", "hex", "hexadecimal", "real", "repr"})
 
 
 class LineTemplate:
@@ -67,7 +74,11 @@ class LineTemplate:
         ranks = [part.rank for part in parts if part.rank >= 0]
         self._clear = [rank for rank in ranks if rank != _CONTEXT]
         # Where threads alternate, the text of the thread is a value as well, if that has one place.
-        self._alternates = ranks == sorted(set(ranks)) and _CONTEXT in ranks
+        made = _MADE in ranks
+        self._columns = _value_names(layout, ranks) if made else []
+        timed = int(not {_TIME, _CLOCK}.isdisjoint(ranks))
+        self._keyed = [*self._columns[:timed], "key", *self._columns[timed:]]
+        self._alternates = _CONTEXT in ranks and (made or ranks == sorted(set(ranks)))
         self._width = len(ranks)
         self._place = ranks.index(_CONTEXT) if _CONTEXT in ranks else 0
         self._text = next((one.context for one in parts if one.rank == _CONTEXT), -1)
@@ -96,7 +107,7 @@ class LineTemplate:
         ]
         in_order = ranks == sorted(set(ranks)) and [r for r in ranks if r >= _FIELDS] == shown
         one_line = sum(part.literal.count(b"\n") for part in parts) == 1
-        if {_TIME, _CLOCK} <= set(ranks) or not in_order or not one_line:
+        if {_TIME, _CLOCK} <= set(ranks) or not one_line or not (in_order or _MADE in ranks):
             return None
         return cls(layout, parts, parser.clock, checks=parser.checks)
 
@@ -127,10 +138,13 @@ class LineTemplate:
             unit, block = self._unit(None, prefix, contexts)
             rows = self._rows(self._mixed_format, words, count)
             self._texts.contexts, self._texts.index = contexts, self._text
-            rows = map(self._with_texts, rows)
+            arrange = partial(self._arranged, keys=True) if self._columns else self._with_texts
+            rows = map(arrange, rows)
         else:
             unit, block = self._unit(records[_KEY], prefix, contexts)
             rows = self._rows(self._format, words, count)
+            if self._columns:
+                rows = map(partial(self._arranged, keys=False), rows)
         pieces = [block % row for row in itertools.islice(rows, count // _BLOCK)]
         pieces += [unit * (count % _BLOCK) % row for row in rows]
         return Lines(pieces, count)
@@ -148,6 +162,23 @@ class LineTemplate:
         found, width, place = list(row), self._width, self._place
         keys = row[place::width]
         found[place::width] = map(self._texts.__getitem__, keys)
+        return tuple(found)
+
+    def _arranged(self, row: tuple[Any, ...], *, keys: bool) -> tuple[Any, ...]:
+        # The values of a block in the order of its lines, with what is made of them. ``keys``: the
+        # row has the keys of contexts.
+        names = self._keyed if keys else self._columns
+        column = {name: row[at :: len(names)] for at, name in enumerate(names)}
+        shown = [part for part in self._parts if part.rank >= 0 and (keys or part.rank != _CONTEXT)]
+        found: list[Any] = [None] * (len(row) // len(names) * len(shown))
+        for at, part in enumerate(shown):
+            if part.make is not None:
+                values: Iterable[Any] = part.make(*(column[name] for name in part.names))
+            elif part.rank == _CONTEXT:
+                values = map(self._texts.__getitem__, column["key"])
+            else:
+                values = column["time" if part.rank < _CONTEXT else f"value{part.rank - _FIELDS}"]
+            found[at :: len(shown)] = values
         return tuple(found)
 
     def _unit(
@@ -169,7 +200,7 @@ class LineTemplate:
             return b"%b" if key is None else _escaped(contexts[key][part.context])
         if part.rank == _CLOCK:
             return _escaped(prefix) + b".%b"
-        return part.literal if part.rank < 0 else b"%d"
+        return part.literal if part.rank < 0 else b"%b" if part.make else b"%d"
 
     def _struct(self, code: str, count: int) -> struct.Struct:
         made = self._structs.get((code, count))
@@ -232,7 +263,31 @@ class _Parser:
                 slice=ast.Constant(value=int(index)),
             ):
                 return _Part(_CONTEXT, context=index)
-        return None
+        return self._made(shown)
+
+    def _made(self, shown: ast.expr) -> _Part | None:
+        used: dict[str, None] = {}
+        for node in ast.walk(shown):
+            match node:
+                case ast.Call(func=ast.Name(id=name)) if name in _FUNCTIONS:
+                    pass
+                case ast.Call() | ast.Attribute() | ast.Lambda():
+                    return None
+                case ast.Name(id=name) if name.startswith(("value", "length")):
+                    used[name] = None
+                case ast.Name(id="time" | "key" | "contexts" | "bitmap"):
+                    return None
+        if not used:
+            return None
+        names = ", ".join(used)
+        match shown:
+            case ast.IfExp(test=test, body=body, orelse=ast.Constant(value="")):
+                made = f"{_encoding(body)} if {ast.unparse(test)} else b''"
+            case _:
+                made = _encoding(shown)
+        source = f"lambda {names}: [{made} for {names}, in zip({names})]"
+        function = eval(source, dict(self._names))  # noqa: S307 - the formatter's own source
+        return _Part(_MADE, names=(*used,), make=function)
 
     def _time(self, function: Callable[[int], str]) -> _Part | None:
         clock = getattr(function, "__self__", None)
@@ -255,6 +310,20 @@ def _record_code(layout: RecordLayout, ranks: list[int], context: str) -> str:
             end = field.offset + field.column.prefix_size + padded(field.column.size)
     codes.append(f"{layout.size - end}x")
     return "".join(codes)
+
+
+def _encoding(shown: ast.expr) -> str:
+    # The source of the bytes of a text.
+    return f"({ast.unparse(shown)}).encode('utf-8', 'backslashreplace')"
+
+
+def _value_names(layout: RecordLayout, ranks: list[int]) -> list[str]:
+    # The names of the values that _record_code() unpacks.
+    names = [] if {_TIME, _CLOCK}.isdisjoint(ranks) else ["time"]
+    for number, field in enumerate(layout.fields):
+        names += [f"length{number}"] if field.column.prefix_size else []
+        names += [f"value{number}"] if field.column.stored else []
+    return names
 
 
 def _equal(column: memoryview) -> bool:
