@@ -2,7 +2,7 @@
 
 ``debug_files()`` prints, for each of some Debian packages of debug symbols, the time and the memory
 of a whole process that asks for one function's prototype and its parameters' types, and of one that
-asks for a structure by name: first with an empty cache, then again.
+asks for a type by name: first with an empty cache, then again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-#: Package, and a function and a type of its largest debug file.
+#: Package, and a function and types of its largest debug file.
 PACKAGES = (
     ("libc6-dbg", "malloc", "struct malloc_state"),
     ("python3.11-dbg", "PyObject_Call", "PyObject"),
     ("ceph-mon-dbg", "_ZN7Monitor14handle_commandE13boost13intrusive", "Monitor"),
-    ("openjdk-17-dbg", "JVM_GC", "JavaThread"),
+    ("openjdk-17-dbg", "JVM_GC", "JavaThread", "GCCause::Cause"),
 )
 
 ASK = """
@@ -83,7 +83,7 @@ def debug_files(rounds: int = 3) -> None:
     import pytest  # noqa: PLC0415
 
     print(f"debug information: a function's prototype, a type; later: median of {rounds}")
-    for package, name, type_name in PACKAGES:
+    for package, name, *types in PACKAGES:
         try:
             path = largest(debian.files(package) / "usr/lib/debug")
         except pytest.skip.Exception as err:
@@ -91,7 +91,7 @@ def debug_files(rounds: int = 3) -> None:
             continue
         symbol, address = address_of(path, name)
         print(f"  {package}, {path.stat().st_size >> 20} MiB")
-        for words in ((str(address), symbol), (type_name, "")):
+        for words in ((str(address), symbol), *((one, "") for one in types)):
             _compare(path, words, rounds)
 
 

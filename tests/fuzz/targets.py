@@ -146,6 +146,8 @@ def _dwarf_seeds() -> list[bytes]:
         _compiled("gcc -g -O1", C_SOURCE),
         _compiled("gcc -g -O1 -gdwarf-4", C_SOURCE),
         _compiled("g++ -g -O1", CXX_SOURCE),
+        _compiled("g++ -g -O1 -fuse-ld=gold -Wl,--gdb-index", CXX_SOURCE),
+        _compiled("clang++ -g -O1 -gdwarf-5 -gpubnames", CXX_SOURCE),
     ]
 
 
@@ -155,7 +157,7 @@ def _debug_ranges(data: bytes) -> list[tuple[int, int]]:
         return [
             (section.offset, section.offset + section.size)
             for section in elf.sections
-            if section.name.startswith(".debug_") and section.size
+            if section.name.startswith((".debug_", ".gdb_index")) and section.size
         ]
 
 
@@ -164,6 +166,8 @@ def _run_dwarf(capture: Capture, data: bytes) -> None:
     _usdt(capture, len(data), "info", f"uprobe:{path}:*")
     _usdt(capture, len(data), "check", f"uprobe:{path}:walk(n->at.x, return)")
     _usdt(capture, len(data), "check", f"uprobe:{path}:main(fl.n, shop::Thing::counter_, nothing)")
+    cast = "((shop::Toy *)arg1)->age_, ((shop::Thing::Inner *)arg1)->l"  # types by name
+    _usdt(capture, len(data), "check", f"uprobe:{path}:main({cast})")
 
 
 def _run_lines(capture: Capture, data: bytes) -> None:
