@@ -31,6 +31,7 @@ from rings import rings
 from scale import scale
 from spans import spans
 from stacks import stacks
+from starts import starts
 from tracers import BPFTRACE, SCRIPT, USDT, our_aggregation
 
 # This runs between the benchmark and the tracer, because maxrss includes the memory before exec(2)
@@ -119,6 +120,7 @@ def main() -> None:
         programs(options.hits, options.rounds, start_to_exit)
     if options.only in (None, "start"):
         start_and_stop(options.rounds)
+        starts(options.rounds, LOOP)
     if options.only in (None, "attach"):
         attaching(options.rounds)
     if options.only in (None, "debuginfo"):
