@@ -232,8 +232,8 @@ def test_addresses_with_one_answer_are_found_together(teller: Path) -> None:
                 assert bool(name) == (symbol is not None)
                 for one in (low, high - 1, chance.randrange(low, high)):
                     assert fresh.span(max(0, one))[2] == symbol, (path, address, one)
-                    fresh._spans.clear()
-                    fresh._starts.clear()
+                    fresh.spans.clear()
+                    fresh.starts.clear()
 
 
 @pytest.mark.parametrize("options", [("-no-pie",), ("-static-pie",)])

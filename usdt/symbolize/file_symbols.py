@@ -51,6 +51,10 @@ class FileSymbols(Closeable):
         debug_root: the system's directory of debug files.
         sources: finds further files with the same build ID.
 
+    Attributes:
+        spans: what :meth:`span` has found, sorted by the first addresses.
+        starts: these addresses.
+
     Raises:
         ElfError: the file is not an ELF file, or damaged.
         TargetError: the file cannot be opened.
@@ -98,10 +102,9 @@ class FileSymbols(Closeable):
         self._symbols = SymbolTables(elf, roots=roots, debug_root=debug_root, more=self._more)
         self._roots = tuple(roots)
         self._debug_root = debug_root
-        # What was found, sorted by the first addresses. Frames of all processes that run the file
-        # are of fewer functions than addresses.
-        self._starts: list[int] = []
-        self._spans: list[NamedSpan] = []
+        # Frames of all processes that run the file are of fewer functions than addresses.
+        self.starts: list[int] = []
+        self.spans: list[NamedSpan] = []
 
     def close(self) -> None:
         """Unmap every file; idempotent."""
@@ -179,9 +182,9 @@ class FileSymbols(Closeable):
 
     def span(self, address: int) -> NamedSpan:
         """Return the same and its name, with addresses around it that have the same answer."""
-        at = bisect.bisect_right(self._starts, address) - 1
+        at = bisect.bisect_right(self.starts, address) - 1
         if at >= 0:
-            found = self._spans[at]
+            found = self.spans[at]
             if address < found[1]:
                 return found
         return self._add(self._symbols.span(address))
@@ -189,12 +192,12 @@ class FileSymbols(Closeable):
     def _add(self, span: Span) -> NamedSpan:
         low, high, symbol = span
         found = low, high, symbol, "" if symbol is None else demangle(symbol.name)
-        if len(self._starts) >= _MAX_SPANS:
-            self._starts.clear()
-            self._spans.clear()
-        at = bisect.bisect_right(self._starts, low)
-        self._starts.insert(at, low)
-        self._spans.insert(at, found)
+        if len(self.starts) >= _MAX_SPANS:
+            self.starts.clear()
+            self.spans.clear()
+        at = bisect.bisect_right(self.starts, low)
+        self.starts.insert(at, low)
+        self.spans.insert(at, found)
         return found
 
     def variable(self, name: str) -> int | None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from usdt.procfs.maps import Mapping
     from usdt.symbolize.file_symbols import FileSymbols
-    from usdt.symbolize.process_maps import MappedSymbols
+    from usdt.symbolize.process_maps import FrameCache, MappedSymbols
     from usdt.symbolize.python_stacks import PythonStacks
 
 __all__ = ("Symbolizer",)
@@ -81,7 +81,7 @@ class Symbolizer(Closeable):
         self._jit_map = jit_map
         self._processes: dict[int, ProcessMaps] = {}
         self._restored_size = 0
-        self._cached = 0  # at most so many addresses
+        self._cached = 0
         # For each slot the low byte of the last address. A frame is kept when its address comes
         # again: to keep those that never do takes longer than to make them.
         self._seen = bytearray(_SEEN)
@@ -138,14 +138,14 @@ class Symbolizer(Closeable):
         cached = process.frames
         for depth, address in enumerate(addresses):
             if depth in exact:
-                found += self._frames(process, address, address)
+                found += self._exact_frames(process, address)
             else:
-                found += cached.get(address) or self._frames(process, address, address - 1)
+                found += cached.get(address) or self._frames(process, cached, address, address - 1)
         return found
 
     def frame(self, pid: int, address: int) -> Frame:
         """Return the frame of the function at an address, not of functions inlined there."""
-        return self._frames(self._current(pid), address, address)[-1]
+        return self._exact_frames(self._current(pid), address)[-1]
 
     def unwind(self, pid: int, machine: str, registers: bytes, stack: bytes) -> Stack:
         """Return the user stack of a thread, by unwind tables and frame pointers.
@@ -376,32 +376,24 @@ class Symbolizer(Closeable):
 
     # ------------------------------------------------------------ addresses
 
-    def _frames(self, process: ProcessMaps, address: int, within: int) -> tuple[Frame, ...]:
+    def _exact_frames(self, process: ProcessMaps, address: int) -> tuple[Frame, ...]:
+        cached = process.exact_frames
+        return cached.get(address) or self._frames(process, cached, address, address)
+
+    def _frames(
+        self, process: ProcessMaps, cached: FrameCache, address: int, within: int
+    ) -> tuple[Frame, ...]:
         # ``within``: the address that is looked up; for a return address, the byte before it.
-        cached = process.exact_frames if within == address else process.frames
-        found = cached.get(address)
-        if found is not None:
-            return found
-        place = process.place(within)
-        if place is None and self._refresh(process):
-            place = process.place(within)
-        if place is not None:
-            found = self._in_file(address, place.file, within - place.bias, place.module, within)
-        else:
-            found = self._look_up(process, address, within)
-            last = found[-1]
-            if within != address and not last.symbol and not last.file_id:
-                # A signal's trampoline, as in _in_file(), in memory without a file.
-                exact = self._look_up(process, address, address)
-                found = exact if exact[-1].symbol else found
+        frame = None if self.lines else process.frame(address, within)
+        found = self._look_up(process, address, within) if frame is None else (frame,)
         slot, mark = address % _SEEN, address & 255
-        if self._seen[slot] == mark or place is None or self.lines:
-            if self._cached >= _MAX_CACHED:
-                self._forget_frames()
-            self._cached += 1
-            cached[address] = found
-        else:
+        if self._seen[slot] != mark and frame is not None:
             self._seen[slot] = mark
+            return found
+        if self._cached >= _MAX_CACHED:
+            self._forget_frames()
+        self._cached += 1
+        cached[address] = found
         return found
 
     def _forget_frames(self) -> None:
@@ -410,6 +402,20 @@ class Symbolizer(Closeable):
             process.forget_frames()
 
     def _look_up(self, process: ProcessMaps, address: int, within: int) -> tuple[Frame, ...]:
+        place = process.place(within)
+        if place is None and self._refresh(process):
+            place = process.place(within)
+        if place is not None:
+            return self._in_file(address, place.file, within - place.bias, place.module, within)
+        found = self._elsewhere(process, address, within)
+        if within != address and not found[-1].symbol and not found[-1].file_id:
+            # A signal's trampoline, as in _in_file(), in memory without a file.
+            exact = self._elsewhere(process, address, address)
+            found = exact if exact[-1].symbol else found
+        return found
+
+    def _elsewhere(self, process: ProcessMaps, address: int, within: int) -> tuple[Frame, ...]:
+        # The same for an address that is in no file of a current mapping.
         mapping, file, link = self._locate(process, within)
         if mapping is None:
             return (Frame(address),)
