@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,13 @@ from tracing_tools import USDT, private, until
 import kprobe as api
 from kprobe.tracepoints.syscall_numbers import numbers
 from usdt.base.errors import NotSupported
+from usdt.tracefs.definitions import (
+    DefinedEvent,
+    define_event,
+    list_events,
+    remove_event,
+    remove_group,
+)
 from usdt.tracefs.mount import tracefs as mounted
 
 if TYPE_CHECKING:
@@ -216,3 +224,31 @@ def test_a_defined_event_of_the_kernel(tmp_path: Path) -> None:
     assert hits[at]["args"]["dfd"] == -100
     assert hits[at]["args"]["__probe_ip"]["symbol"] == "do_sys_openat2"
     assert hits[at + 1]["args"]["__probe_func"]["symbol"] == "do_sys_openat2"
+
+
+_REMOVES = """
+import sys
+from pathlib import Path
+from usdt.tracefs.definitions import DefinedEvent, remove_event
+for number in range(100):
+    remove_event(Path(sys.argv[1]), DefinedEvent("uprobe_events", f"{sys.argv[2]}/gone{number}"))
+"""
+
+
+def test_events_that_stay_are_listed_while_others_go(tracefs: Path) -> None:
+    group = f"usdt_check_{os.getpid()}"
+    stay = [f"{group}/stays{number}" for number in range(80)]
+    try:
+        for _ in range(3):
+            for name in (*(f"{group}/gone{number}" for number in range(100)), *stay):
+                define_event(tracefs, "uprobe_events", f"p:{name} /bin/sh:0x1000", name)
+            words = [sys.executable, "-c", _REMOVES, str(tracefs), group]
+            with subprocess.Popen(words) as other:
+                while other.poll() is None:
+                    assert {*stay} <= {event.name for event, _ in list_events(tracefs)}
+            assert other.returncode == 0
+            remove_group(tracefs, DefinedEvent("uprobe_events", stay[0]))
+    finally:
+        for event, _ in list_events(tracefs):
+            if event.name.startswith(f"{group}/"):
+                remove_event(tracefs, event)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KPROBE = str(Path(sys.executable).with_name("kprobe"))
+_GROUP = f"usdt_commands_{os.getpid()}"  # no other test's begins so
 
 
 def event(*words: object, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -54,10 +55,10 @@ def place(program: Path) -> str:
 @pytest.fixture
 def mine() -> Iterator[str]:
     """A group of this test's."""
-    yield "usdt_test"
+    yield _GROUP
     for line in (mounted() / "uprobe_events").read_text().splitlines():
         name = line.split()[0].partition(":")[2]
-        if name.startswith("usdt_test/"):
+        if name.startswith(f"{_GROUP}/"):
             subprocess.run([KPROBE, "event", "disable", name], check=False, capture_output=True)
             event("remove", name)
 

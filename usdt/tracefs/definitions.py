@@ -52,6 +52,9 @@ _FEATURES = {
 _LOGGED = re.compile(r"\[ *\d+\.\d+\] (\w+): error: (.*)\n  Command: (.*)\n( *)\^\n?")
 _CARET = 11  # columns before the command in error_log
 _ATTEMPTS = 20  # to remove an event that is busy
+_READINGS = 20  # of a list that changes
+_LEAST_PAGE = 4096
+_LISTS = ("dynamic_events", "kprobe_events", "uprobe_events")  # in the order of reading
 _HINTS = {
     errno.EEXIST: "an event of this name has other arguments",
     errno.EBUSY: "the event is in use",
@@ -140,13 +143,13 @@ def remove_group(root: Path, event: DefinedEvent) -> bool:
 
 def list_events(root: Path) -> list[tuple[DefinedEvent, str]]:
     """Return the probe events of all programs, with their definitions as the kernel lists them."""
+    return _probe_events(_listings(root))
+
+
+def _probe_events(texts: dict[str, str]) -> list[tuple[DefinedEvent, str]]:
     found = []
     for file in ("kprobe_events", "uprobe_events", "dynamic_events"):
-        try:
-            text = (root / file).read_text(errors="surrogateescape")
-        except OSError:
-            continue
-        for line in text.splitlines():
+        for line in texts[file].splitlines():
             kind, _, name = line.split(" ", 1)[0].partition(":")
             if name and (file != "dynamic_events" or kind[:1] in "eft"):
                 found.append((DefinedEvent(file, name), line))
@@ -158,9 +161,10 @@ def defined_names(root: Path) -> dict[str, str]:
 
     Synthetic events and those of programs (``user_events``) are defined, too.
     """
-    names = {event.name: event.file for event, _ in list_events(root)}
-    for words in _lines(root / "dynamic_events"):
-        kind, _, name = words[0].partition(":") if words else ("", "", "")
+    texts = _listings(root)
+    names = {event.name: event.file for event, _ in _probe_events(texts)}
+    for line in texts["dynamic_events"].splitlines():
+        kind, _, name = "".join(line.split(maxsplit=1)[:1]).partition(":")
         if kind == "u":
             name = f"user_events/{name}"
         if "/" in name:
@@ -197,6 +201,27 @@ def _lines(path: Path) -> Iterator[list[str]]:
                 yield line.split()
     except OSError:
         return
+
+
+def _listings(root: Path) -> dict[str, str]:
+    # File → its text. The kernel gives at most a page at a time, and counts events of all kinds to
+    # find where the next begins: if one is removed in between, another is left out that stays.
+    # dynamic_events has all kinds, so it tells whether one was removed meanwhile.
+    texts: dict[str, str] = {}
+    for _ in range(_READINGS):
+        texts = {file: _text(root / file) for file in _LISTS}
+        every = texts["dynamic_events"]
+        if len(every) < _LEAST_PAGE // 2 or every == _text(root / "dynamic_events"):
+            break
+    return texts
+
+
+def _text(path: Path) -> str:
+    # Empty if it cannot be read.
+    try:
+        return path.read_text(errors="surrogateescape")
+    except OSError:
+        return ""
 
 
 def _append(path: Path, line: str) -> None:
