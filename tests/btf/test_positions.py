@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,3 +127,13 @@ def test_words_are_found_wherever_they_are(word: int, order: str) -> None:
     with mmap.mmap(-1, len(data)) as mapped:
         mapped[:] = data
         assert [*occurrences(mapped, word, order, within)] == expected
+
+
+@need_vmlinux
+def test_the_example_of_the_docs_runs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    del file  # the positions are found anew
+    docs = (Path(__file__).resolve().parents[2] / "docs/btf.md").read_text()
+    start = docs.index("    from usdt.btf.reader import Btf")
+    source = docs[start : docs.index("\n\nThe reader supports", start)]
+    exec(textwrap.dedent(source), {})
+    assert capsys.readouterr().out.startswith("int tcp_sendmsg(struct sock *sk, ")
