@@ -63,6 +63,7 @@ _BUCKETS_PER_KEY = 8  # entries for each key of a histogram
 _MOST_INTERVALS = 1 << 16  # entries of a map of tseries() that is not declared with a size
 _OLD_KEYS = 512  # bytes of a key at most in kernels such as 5.10: MAX_BPF_STACK
 _STACKS = 1 << 14  # most different stacks
+_OF_ONE_MAP = ("bpf_map_elem", "bpf_sk_storage_map", "sockmap")  # iterators over elements
 _VISITS = 64  # objects of an iterator between two looks for events: more might not fit
 _NUMBER = struct.Struct("=I")
 
@@ -137,6 +138,11 @@ class _Events:
     def python_processes(self, pids: Sequence[int]) -> PythonProcesses:
         del pids
         raise TracingError("programs record no Python stacks")
+
+
+def _wants_a_map(name: str) -> TracingError:
+    reason = "the kernel wants a map or the like for it, which programs cannot name"
+    return TracingError(f"iter:{name}: {reason}")
 
 
 class ProgramSession(RingBufferSession):
@@ -271,6 +277,8 @@ class ProgramSession(RingBufferSession):
             plan = ProbePlan((), (), HEADER_SIZE, kernel=True, body=body)
             variant = ProgramVariant(number, self._planner.counter_of(asked.kind), plan)
             name = asked.text.partition(":")[2] if asked.kind == "iter" else ""
+            if name in _OF_ONE_MAP:  # hardened kernels refuse to load what may write to maps
+                raise _wants_a_map(name)
             program = self._attacher.load_to_run(variant, iterator=function_of(name) if name else 0)
             self._resources.callback(program.close)
             self._ends.append((asked.text, program))
@@ -285,8 +293,7 @@ class ProgramSession(RingBufferSession):
             except SyscallError as err:
                 if err.errno not in (errno.EINVAL, errno.EBADF):
                     raise
-                reason = "the kernel wants a map or the like for it, which programs cannot name"
-                raise TracingError(f"iter:{name}: {reason}") from err
+                raise _wants_a_map(name) from err
             self._resources.callback(link.close)
             self._iterators.append(link)
 
