@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from fixtures import build
 
-from usdt.base.errors import ElfError
+from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import replace
+from usdt.engine.language.parser import parse_probe
 from usdt.procfs.mapped_files import file_identity
+from usdt.targets.probe_finders import FoundPoints, UsdtFinder
 from usdt.targets.traced_files import KnownFiles, TracedFile
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from usdt.engine.runtime.session import BpfSession
 
 
 def traced(path: Path) -> TracedFile:
@@ -46,3 +50,17 @@ def test_an_earlier_file_is_forgotten_unless_it_is_attached() -> None:
     files[file].attached = True
     files.renew(replace(file, renewed=True))
     assert files[file].searched
+
+
+def test_a_program_that_is_gone_when_it_is_attached(tmp_path: Path) -> None:
+    # Its process ended between the look for probes and that for their sites.
+    path = Path(shutil.copy(build("default", "strings"), tmp_path))
+    file, files = traced(path), KnownFiles()
+    anywhere = UsdtFinder(parse_probe("*:*"), (), files)
+    named = UsdtFinder(parse_probe(f"{path}:*:*"), (), files)
+    session = cast("BpfSession", None)  # finding USDT probes asks nothing of it
+    assert anywhere.find(file, session).points
+    path.unlink()
+    assert anywhere.find(file, session) == FoundPoints()
+    with pytest.raises(TargetError, match="cannot be opened: No such file"):
+        named.find(file, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError, ProbeNotFound, TargetError, TracingError
@@ -145,8 +146,13 @@ class UsdtFinder(_Finder):
         probes = matching(self.text, self._files.probes(file))
         if not probes:
             return FoundPoints()
+        try:
+            points, refused = attachable(probes, file.path, file.open_path, file.pid, self._items)
+        except TargetError:
+            if not self.any_file or os.path.exists(file.open_path):  # noqa: PTH110 - no import
+                raise
+            return FoundPoints()  # its process has ended, and nothing else leads to the file
         self.found = True
-        points, refused = attachable(probes, file.path, file.open_path, file.pid, self._items)
         return FoundPoints(points, refused, declared_arguments(probes) if points else 0)
 
 
