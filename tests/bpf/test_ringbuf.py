@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -320,3 +320,26 @@ def test_a_size_that_no_map_can_have_is_an_error() -> None:
     assert ring_size(1 << 31) == 1 << 31
     with pytest.raises(TracingError, match=r"2147483649 bytes: the maximum is .*2 GiB"):
         ring_size((1 << 31) + 1)
+
+
+class _Column(list[int]):
+    """Words that a program changes while they are compared: they differ, and then they do not."""
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+    def tolist(self) -> list[int]:
+        return [*self]
+
+
+class _Words(list[int]):
+    """What a view of a ring buffer is to run_length(): its programs cannot be timed."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return _Column(found) if isinstance(index, slice) else found
+
+
+@pytest.mark.parametrize("words", [[8] * 40, [8] * 40 + [BUSY | 8]])
+def test_a_record_is_submitted_while_headers_are_compared(words: list[int]) -> None:
+    assert run_length(cast("memoryview", _Words(words)), 0, 1) == 40

@@ -152,7 +152,8 @@ def run_length(words: memoryview, start: int, stride: int, limit: int = 1 << 40)
     """Count the words from ``start`` in steps of ``stride`` that equal the first, up to ``limit``.
 
     The words are compared with those before them, in slices of growing length: a run of one costs
-    little, and C code compares a run of thousands.
+    little, and C code compares a run of thousands. Programs may write them meanwhile: a word that
+    equals the first, which is committed, stays so, and is compared before those behind it.
     """
     first = words[start]
     total = min(limit, -(-(len(words) - start) // stride))
@@ -164,7 +165,10 @@ def run_length(words: memoryview, start: int, stride: int, limit: int = 1 << 40)
         begin = start + run * stride
         column = words[begin : begin + width * stride : stride]
         if words[begin - stride : begin + (width - 1) * stride : stride] != column:
-            return run + next(i for i, word in enumerate(column.tolist()) if word != first)
+            # A program may have submitted the one that differed meanwhile: then all are equal.
+            equal = next((i for i, word in enumerate(column.tolist()) if word != first), width)
+            if equal < width:
+                return run + equal
         run += width
     return run
 
