@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = (
     "OWN_FOLDERS",
+    "create_file",
     "load_of_boot",
     "open_at_once",
     "open_cache_folder",
     "size_of",
     "store_of_boot",
+    "temporary_name",
 )
 
 #: The names of our directories in the user's for caches, as for :func:`open_cache_folder`.
@@ -127,6 +129,23 @@ def _below(folder: int, name: str, flags: int, *, create: bool) -> int:
         os.close(folder)
 
 
+def temporary_name(name: str) -> str:
+    """Return the name under which this process writes a file that is then renamed to ``name``."""
+    return f".{name}.{os.getpid()}"
+
+
+def create_file(folder: int, name: str) -> int:
+    """Create a file for its owner only, in place of an earlier one; return a descriptor.
+
+    Raises:
+        OSError: the disk is full, or the directory is gone.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(name, flags, 0o600, dir_fd=folder)
+
+
 def load_of_boot(name: str, about: str) -> bytes | None:
     """Return what :func:`store_of_boot` stored since the machine started.
 
@@ -176,12 +195,9 @@ def store_of_boot(name: str, about: str, data: bytes | memoryview) -> None:
     folder = open_cache_folder(OWN_FOLDERS) if head else None
     if folder is None:
         return
-    temporary = f".{name}.{os.getpid()}"
+    temporary = temporary_name(name)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        number = os.open(temporary, flags, 0o600, dir_fd=folder)
+        number = create_file(folder, temporary)
         with open(number, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(_LENGTHS.pack(len(head), memoryview(data).nbytes) + head)
             file.write(data)

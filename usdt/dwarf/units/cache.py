@@ -19,7 +19,7 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.base.errors import ElfError
-from usdt.base.files import OWN_FOLDERS, open_cache_folder
+from usdt.base.files import OWN_FOLDERS, create_file, open_cache_folder, temporary_name
 from usdt.elf.file_bytes import FileBytes, OpenFile
 
 if TYPE_CHECKING:
@@ -133,12 +133,9 @@ def _stored(
     folder: int, key: str, kind: str, parts: Callable[[], Iterator[bytes]]
 ) -> memoryview | None:
     name = _file_name(key, kind)
-    temporary = f".{name}.{os.getpid()}"
+    temporary = temporary_name(name)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
+        descriptor = create_file(folder, temporary)
     except OSError:
         return None
     try:
@@ -266,7 +263,7 @@ class Draft:
             size: number of the section's bytes that were written.
         """
         name = _file_name(key, _SECTION)
-        temporary = f".{name}.{os.getpid()}"
+        temporary = temporary_name(name)
         with contextlib.suppress(OSError, ElfError):
             os.ftruncate(self._descriptor, self.start + size)
             checksum = _checksum(FileBytes(self.file, self.start, size))

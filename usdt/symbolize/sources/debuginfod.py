@@ -16,7 +16,7 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from usdt.base.errors import ElfError, TargetError
-from usdt.base.files import open_cache_folder
+from usdt.base.files import open_cache_folder, temporary_name
 from usdt.base.terminal import progress
 from usdt.elf.file import ElfFile
 
@@ -80,7 +80,7 @@ class Debuginfod:
         # Whether the file is in the cache now.
         from usdt.symbolize.sources.download import AbsentError, DownloadError, TooLargeError  # noqa: PLC0415 - http
 
-        temporary = f".{kind}.{os.getpid()}"
+        temporary = temporary_name(kind)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
