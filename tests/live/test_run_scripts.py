@@ -34,6 +34,10 @@ _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 # Script → modules that have its functions.
 _MODULES = {"mdflush": ("md-mod", "raid0"), "xfsdist": ("libcrc32c", "xfs")}
 
+# bpftrace says "Attaching" and runs BEGIN before it attaches. With this in its environment it
+# prints the variable's name when all of its probes are attached.
+_NOTIFY = "__BPFTRACE_NOTIFY_PROBES_ATTACHED"
+
 # What bpftrace 0.17 cannot: it has no names of processes that have ended, and looks for
 # pthread_create() where glibc had it before 2.34.
 _NOT_IN_BPFTRACE = ("ssllatency", "threadsnoop")
@@ -83,12 +87,12 @@ def tools(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[_Run]
     peer = shutil.which("bpftrace")
     if peer and request.param not in _NOT_IN_BPFTRACE:
         commands.append([peer, str(script)])
-    runs = []
+    runs, env = [], {**os.environ, _NOTIFY: "1"}
     with contextlib.ExitStack() as stack:
         for index, words in enumerate(commands):
             output = tmp_path / f"output{index}"
             file = stack.enter_context(output.open("wb"))
-            process = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(words, env=env, stdout=file, stderr=subprocess.STDOUT)
             runs.append(_Run(process, output))
         try:
             yield runs
@@ -112,7 +116,7 @@ def _saw(tools: list[_Run], load: str, pattern: str, *, name: str) -> None:
     ours, *peers = tools
     assert ours.prints("^Attach"), ours.text
     # bpftrace of another version than the script, or without the kernel's headers, refuses some.
-    if peers and not (peers[0].prints("^Attach") and peers[0].prints(r"\n")):
+    if peers and not peers[0].prints(f"^{_NOTIFY}$"):
         print(f"{name}: not beside bpftrace: {peers.pop().text}")
     words, env = [sys.executable, "-c", load], {**os.environ, "PATH": _PATH}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
