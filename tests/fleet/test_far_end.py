@@ -306,7 +306,7 @@ def test_a_reader_that_vanishes_without_a_word_ends_the_command(tmp_path: Path) 
         far.line()
         far.send(kept.content)
         assert far.line() == "usdt-fleet W run"
-        until(lambda: not running(kept), "the command to end", 30)  # nobody reads
+        until(lambda: not running(kept), "the command to end")  # nobody reads
         assert far.child.wait(30) != 0
 
 
@@ -395,7 +395,7 @@ def test_the_death_of_the_transport_ends_the_command(tmp_path: Path) -> None:
         for pipe in (far.child.stdin, far.child.stdout):
             assert pipe is not None
             pipe.close()
-        until(lambda: not running(kept), "the command to end", 2)
+        until(lambda: not running(kept), "the command to end")
 
 
 def running(kept: App) -> list[int]:

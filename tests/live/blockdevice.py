@@ -6,6 +6,7 @@ A guest of tests/vm has no disk: what it has in memory becomes a disk by the mod
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -42,19 +43,30 @@ def on_block_device(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _loop_device() -> Iterator[str]:
-    with _CONTROL.open() as control:
-        device = f"/dev/loop{fcntl.ioctl(control, _GET_FREE)}"
     backing = os.memfd_create("disk")
     try:
         os.ftruncate(backing, _SIZE)
-        disk = os.open(device, os.O_RDWR)
+        device, disk = _taken(backing)
         try:
-            fcntl.ioctl(disk, _SET_FD, backing)
-            try:
-                yield device
-            finally:
-                fcntl.ioctl(disk, _CLEAR_FD)
+            yield device
         finally:
+            fcntl.ioctl(disk, _CLEAR_FD)
             os.close(disk)
     finally:
         os.close(backing)
+
+
+def _taken(backing: int) -> tuple[str, int]:
+    # The kernel names a free device and holds it for nobody: another test may be faster.
+    while True:
+        with _CONTROL.open() as control:
+            device = f"/dev/loop{fcntl.ioctl(control, _GET_FREE)}"
+        disk = os.open(device, os.O_RDWR)
+        try:
+            fcntl.ioctl(disk, _SET_FD, backing)
+        except OSError as err:
+            os.close(disk)
+            if err.errno != errno.EBUSY:
+                raise
+        else:
+            return device, disk

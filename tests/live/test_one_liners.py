@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
+import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import time
+import termios
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +49,10 @@ while True:
     while time.monotonic() < end:
         os.getrandom(65536)
     time.sleep(0.001)
+    os.write(1, b"x")
 """
+_ROUNDS = 20  # of the load, of 20 ms each, in which every program sees what it is to print
+
 
 # What each of the two commands prints, of the load where its name or process is in the output.
 _PRINTED = {
@@ -66,11 +72,11 @@ _PRINTED = {
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
     """The process."""
     path = tmp_path_factory.mktemp("load") / "file"
     with on_block_device(path), running(sys.executable, "-I", "-S", "-c", _LOAD, path) as process:
-        yield process.pid
+        yield process
 
 
 @contextlib.contextmanager
@@ -86,15 +92,27 @@ def _started(command: str, output: Path) -> Iterator[subprocess.Popen[bytes]]:
         run.wait()
 
 
+def _wait_rounds(load: subprocess.Popen[bytes]) -> None:
+    """Wait while the load makes so many rounds from now on."""
+    assert load.stdout is not None
+    before = array.array("i", [0])
+    fcntl.ioctl(load.stdout, termios.FIONREAD, before)
+    rest = before[0] + _ROUNDS
+    while rest:
+        read = os.read(load.stdout.fileno(), rest)
+        assert read, "the load has ended"
+        rest -= len(read)
+
+
 def _begun(run: subprocess.Popen[bytes], output: Path) -> bool:
     return run.poll() is not None or bool(_TRACES.search(output.read_text()))
 
 
 @pytest.mark.parametrize("number", [*_PRINTED])
 def test_both_forms_print_what_they_are_asked_for(
-    number: int, load: int, tmp_path: Path, request: pytest.FixtureRequest
+    number: int, load: subprocess.Popen[bytes], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    commands = [command.replace("PID", str(load)) for command in _SECTIONS[number]]
+    commands = [command.replace("PID", str(load.pid)) for command in _SECTIONS[number]]
     if re.search("kprobe:|vfs_", "".join(commands)):
         request.getfixturevalue("kprobes")
     outputs = [tmp_path / str(which) for which in range(len(commands))]
@@ -102,13 +120,14 @@ def test_both_forms_print_what_they_are_asked_for(
         pairs = zip(commands, outputs, strict=True)
         runs = [stack.enter_context(_started(*pair)) for pair in pairs]
         for run, output in zip(runs, outputs, strict=True):
-            until(lambda: _begun(run, output), "the probes to be attached", patient(20))  # noqa: B023 - called at once
-        time.sleep(0 if all(run.poll() is not None for run in runs) else patient(0.5))
+            until(lambda: _begun(run, output), "the probes to be attached")  # noqa: B023 - called at once
+        if not all(run.poll() is not None for run in runs):
+            _wait_rounds(load)
         for run in runs:
             run.send_signal(signal.SIGINT)
         for run in runs:
-            run.wait(patient(20))
-    comm = re.escape(Path(f"/proc/{load}/comm").read_text().strip())
+            run.wait(patient(100))
+    comm = re.escape(Path(f"/proc/{load.pid}/comm").read_text().strip())
     for command, pattern, output in zip(commands, _PRINTED[number], outputs, strict=True):
         found = re.search(pattern.replace("{comm}", comm), output.read_text(), re.MULTILINE)
         assert found, (command, output.read_text())

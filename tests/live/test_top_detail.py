@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fixtures import build, start
 from tmux import terminal
+from tracing_tools import until
 
 from kprobe.api import Session as KernelSession
 from usdt.engine.api.sessions import Session
@@ -37,12 +38,16 @@ def _links() -> list[str]:
 
 def _text(detail: Detail, fire: Callable[[], Any], *wanted: str) -> str:
     # What the view shows once it shows all that is wanted; hits are fired meanwhile.
-    for _ in range(100):
+    shown = ""
+
+    def look() -> bool:
+        nonlocal shown
         fire()
         shown = "\n".join(detail.read().lines)
-        if all(text in shown for text in wanted):
-            return shown
-    raise AssertionError(shown)
+        return all(text in shown for text in wanted)
+
+    until(look, f"{wanted} in the view")
+    return shown
 
 
 def test_views_show_values_histograms_and_stacks_and_leave_nothing() -> None:

@@ -37,7 +37,7 @@ __all__ = (
 NOBODY = 65534
 
 
-def until(condition: Callable[[], object], what: object, seconds: float = 10) -> None:
+def until(condition: Callable[[], object], what: object, seconds: float = 100) -> None:
     """Wait for something another process does; fail saying what did not happen."""
     deadline = time.monotonic() + seconds
     while not condition():
