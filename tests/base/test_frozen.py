@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 
 import pytest
@@ -57,6 +58,17 @@ def test_fields_by_position_and_by_name() -> None:
 def test_a_record_of_many_fields_keeps_their_order() -> None:
     assert tuple(fields_of(Long(*range(11))).values()) == tuple(range(12))
     assert Long(*range(10), set_0=20, k=10) == Long(*range(11), 20)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 17, 40])
+def test_a_record_has_any_number_of_fields(count: int) -> None:
+    names = [f"field_{at}" for at in range(count)]
+    space = {"__annotations__": dict.fromkeys(names, "int"), "__qualname__": "Outer.Made"}
+    made = frozen(type("Made", (), space))
+    assert fields_of(made(*range(count))) == {name: at for at, name in enumerate(names)}
+    assert str(inspect.signature(made)) == f"({', '.join(names)})"
+    with pytest.raises(TypeError, match=r"Outer\.Made\.__init__\(\) takes"):
+        made(*range(count + 1))
 
 
 @pytest.mark.parametrize(

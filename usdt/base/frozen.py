@@ -2,8 +2,8 @@
 
 ``dataclass(frozen=True, slots=True)`` compiles six methods for every class, which takes 0.5 ms each
 time a program starts. With hundreds of records that would be most of the toolkit's start time. Here
-the methods are shared, and ``__init__`` is compiled once for each number of fields. Type checkers
-treat the result as a dataclass.
+the methods are shared, and one ``__init__`` is compiled for all: records of fewer fields take its
+beginning. Type checkers treat the result as a dataclass.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import CodeType
 
 __all__ = ("field", "fields_of", "frozen", "replace")
 
 T = TypeVar("T")
 _MISSING: Any = object()
+_MANY = 16  # fields of the longest record that the start of a command needs
 
 
 class _Field:
@@ -43,13 +44,14 @@ def frozen(cls: type[T]) -> type[T]:
     fields.
     """
     names = tuple(cls.__annotations__)
-    fields = [_as_field(cls.__dict__.get(name, _MISSING)) for name in names]
-    compared = [name for name, one in zip(names, fields, strict=True) if one.compare]
-    own = {key: value for key, value in cls.__dict__.items() if key not in names}
+    own = dict(cls.__dict__)
     for key in ("__dict__", "__weakref__"):
         own.pop(key, None)
+    compared, defaults = _take_fields(own, names)
+    setters: dict[str, Any] = {}
     space = {
         "__delattr__": _refuse,
+        "__init__": _initializer(cls, names, defaults, setters),
         "__reduce__": _reduce,
         "__repr__": _represent,
         "__setattr__": _refuse,
@@ -59,8 +61,8 @@ def frozen(cls: type[T]) -> type[T]:
         "__match_args__": names,
     }
     made: type[T] = type(cls.__name__, cls.__bases__, space)
-    if "__init__" not in own:
-        made.__init__ = _initializer(made, names, fields)  # type: ignore[method-assign]
+    for at, name in enumerate(names):
+        setters[f"set_{at}"] = made.__dict__[name].__set__
     return made
 
 
@@ -74,17 +76,27 @@ def replace(record: T, **changes: Any) -> T:
     return type(record)(**(fields_of(record) | changes))
 
 
-def _as_field(value: Any) -> _Field:
-    return value if isinstance(value, _Field) else _Field(value, compare=True)
+def _take_fields(own: dict[str, Any], names: tuple[str, ...]) -> tuple[list[str], tuple[Any, ...]]:
+    # The compared fields and the defaults.
+    compared, defaults = [], []
+    for name in names:
+        value = own.pop(name, _MISSING)
+        if value.__class__ is _Field:
+            if value.compare:
+                compared.append(name)
+            value = value.default
+        else:
+            compared.append(name)
+        if value is not _MISSING:
+            defaults.append(value)
+    return compared, tuple(defaults)
 
 
 def _initializer(
-    made: type[Any], names: tuple[str, ...], fields: Sequence[_Field]
+    cls: type[Any], names: tuple[str, ...], defaults: tuple[Any, ...], setters: dict[str, Any]
 ) -> Callable[..., None]:
-    setters = {f"set_{at}": made.__dict__[name].__set__ for at, name in enumerate(names)}
-    defaults = tuple(one.default for one in fields if one.default is not _MISSING)
     code = _template(len(names)).replace(
-        co_varnames=("self", *names), co_qualname=f"{made.__qualname__}.__init__"
+        co_varnames=("self", *names), co_qualname=f"{cls.__qualname__}.__init__"
     )
     return FunctionType(code, setters, "__init__", defaults)
 
@@ -93,11 +105,25 @@ def _initializer(
 def _template(count: int) -> CodeType:
     # The code of __init__ for so many fields. Records differ in the names of their fields, which
     # are names of variables in the code, and in the functions that set them, which are globals.
-    # To compile the code for each record would take the time that this module saves.
+    # To compile the code for each number would take longer than all else here: the code for many
+    # fields is cut behind the line that sets the last field, and goes on with its last line.
+    code = _longest(max(count, _MANY))
+    end_of = {line: end for _, end, line in code.co_lines()}
+    last_line = max(line for line in end_of if line)
+    return code.replace(
+        co_code=code.co_code[: end_of[count + 1]] + code.co_code[end_of[last_line - 1] :],
+        co_argcount=count + 1,
+        co_nlocals=count + 1,
+        co_varnames=code.co_varnames[: count + 1],
+    )
+
+
+@functools.cache
+def _longest(count: int) -> CodeType:
     parameters = "".join(f", value_{at}" for at in range(count))
-    body = "".join(f"set_{at}(self, value_{at}); " for at in range(count)) or "pass"
+    body = "".join(f" set_{at}(self, value_{at})\n" for at in range(count))
     space: dict[str, Any] = {}
-    exec(f"def __init__(self{parameters}): {body}", space)  # noqa: S102 - only numbers are put in
+    exec(f"def __init__(self{parameters}):\n{body} return", space)  # noqa: S102 - only numbers
     code: CodeType = space["__init__"].__code__
     return code
 
