@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +16,9 @@ from recordings import record
 from usdt.engine.output.decode import Decoder, record_format
 from usdt.engine.output.formatters.json import JsonFormatter
 from usdt.engine.output.formatters.text import TextFormatter
-from usdt.engine.output.formatters.time_digits import microsecond_digits
+from usdt.engine.output.formatters.time_digits import fraction_digits
 from usdt.engine.output.output_file import Lines, lines_in
-from usdt.engine.output.wall_clock import WallClock
+from usdt.engine.output.wall_clock import TENTH, WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,9 @@ forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 WORDS = st.one_of(st.integers(0, 20), st.integers(0, (1 << 64) - 1))
 COMMS = st.sampled_from([b"plain", b"%d%s%", b'"\\{}\n\x1b', b"caf\xc3\xa9\xff", b"", b"x" * 16])
 HITS = st.tuples(
-    st.integers(0, 3 * SECOND) | st.integers(SECOND - 2000, SECOND + 2000),
+    st.integers(0, 3 * SECOND)
+    | st.integers(SECOND - 2000, SECOND + 2000)
+    | st.integers(4 * TENTH - 123_458_789, 4 * TENTH - 123_454_789),  # of the text's clock
     st.integers(1, 3),
     COMMS,
     st.lists(WORDS, min_size=5, max_size=5),
@@ -89,7 +92,7 @@ def test_lines_of_blocks_are_those_of_records(
     assert sum(map(lines_in, batches)) == len(hits) * times
 
 
-@pytest.mark.parametrize("form", [FORMS["JSON"], FORMS["text"]], ids=["JSON", "text"])
+@forms
 @pytest.mark.parametrize("threads", [1, 2, 3000], ids="{} threads".format)
 def test_blocks_are_used(form: Callable[[], Formatter], threads: int) -> None:
     hits = [hit([n, 2, 3, 4, 5], time=SECOND + n * 99, tid=n % threads) for n in range(5000)]
@@ -156,7 +159,7 @@ def test_strings_and_floats(
     assert sum(map(lines_in, batches)) == len(hits) * times
 
 
-@pytest.mark.parametrize("form", [FORMS["JSON"], FORMS["text"]], ids=["JSON", "text"])
+@forms
 @pytest.mark.parametrize("threads", [1, 3])
 def test_blocks_of_strings_are_used(form: Callable[[], Formatter], threads: int) -> None:
     data = b"".join(
@@ -223,23 +226,42 @@ def test_one_value_that_was_not_read_among_others() -> None:
 
 
 @given(
-    st.lists(st.integers(0, SECOND - 1), min_size=1, max_size=50),
+    st.lists(st.integers(0, TENTH - 1), min_size=1, max_size=50),
     st.integers(0, 1 << 61),
 )
-def test_digits_of_microseconds(pasts: list[int], start: int) -> None:
-    times = struct.pack(f"<{len(pasts)}Q", *(start + past for past in pasts))
-    expected = b"".join(b"%06d\0\0" % (past // 1000) for past in pasts)
-    assert microsecond_digits(times, start) == expected
+def test_digits_of_nanoseconds(pasts: list[int], start: int) -> None:
+    times = array("Q", [start + past for past in pasts])
+    expected = b"".join(b"%08d" % past for past in pasts)
+    assert fraction_digits(memoryview(times), start) == expected
 
 
-@pytest.mark.parametrize("past", [-1, -SECOND, SECOND, SECOND + 1, 1 << 30, 1 << 40, 1 << 61])
+def test_digits_of_all_quotients() -> None:
+    for past in range(0, TENTH, 2_000_000):
+        pasts = [n for at in range(past, past + 2_000_000, 10_000) for n in (at, at + 9999)]
+        found = fraction_digits(memoryview(array("Q", pasts)), 0)
+        assert found == b"%08d" * len(pasts) % (*pasts,)
+
+
+@pytest.mark.parametrize("past", [-1, -TENTH, TENTH, TENTH + 1, 1 << 27, 1 << 40, 1 << 61])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_times_of_another_second_have_no_digits(past: int, place: int) -> None:
+def test_times_of_another_tenth_have_no_digits(past: int, place: int) -> None:
     start = 1 << 60
-    times = [start + 5, start + 6, start + 7]
+    times = array("Q", [start + 5, start + 6, start + 7])
     times[place] = start + past
-    assert microsecond_digits(struct.pack("<3Q", *times), start) is None
-    assert microsecond_digits(struct.pack("<Q", 5), -1) is None
+    assert fraction_digits(memoryview(times), start) is None
+    assert fraction_digits(memoryview(array("Q", [5])), -1) is None
+
+
+@forms
+@pytest.mark.parametrize("step", [1000, 100_000], ids="{} ns".format)
+def test_blocks_go_on_at_turns_of_a_tenth(form: Callable[[], Formatter], step: int) -> None:
+    hits = [hit([n, 2, 3, 4, 5], time=SECOND + n * step, tid=n % 2) for n in range(5000)]
+    one_by_one, at_once, batches = both(form, NUMBERS, b"".join(hits))
+    assert at_once == one_by_one
+    assert all(isinstance(one, Lines) for one in batches)
+    backwards = b"".join(hits[::-1])
+    one_by_one, at_once, _ = both(form, NUMBERS, backwards)
+    assert at_once == one_by_one
 
 
 def test_the_first_lines_of_a_batch() -> None:

@@ -39,6 +39,14 @@ def test_dates_have_nanoseconds_and_the_time_zone() -> None:
     assert abs(parsed - _WHEN) < timedelta(microseconds=2)
 
 
+@pytest.mark.usefixtures("india")
+def test_what_times_of_a_tenth_of_a_second_have_in_common() -> None:
+    clock = WallClock(_SECONDS * 1_000_000_000 + 5)
+    assert clock.tenth(123_456_789, iso=False) == (99_999_995, "05:29:59.1", "")
+    dates = ("2026-11-25T05:30:00.0", "+05:30")
+    assert clock.tenth(1_000_000_000, iso=True) == (999_999_995, *dates)
+
+
 def test_the_clock_of_this_machine() -> None:
     shown = datetime.fromisoformat(WallClock().iso(time.monotonic_ns()))
     assert abs(shown - datetime.now(UTC)) < timedelta(seconds=100)

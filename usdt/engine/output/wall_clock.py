@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-__all__ = ("WallClock", "iso_time", "time_of_day")
+__all__ = ("TENTH", "WallClock", "iso_time", "time_of_day")
 
+TENTH = 100_000_000  # nanoseconds of a tenth of a second
 _SECOND = 1_000_000_000
 
 
@@ -29,10 +30,21 @@ class WallClock:
             self._day_second = second, time.strftime("%H:%M:%S", time.localtime(second))
         return f"{self._day_second[1]}.{rest // 1000:06}"
 
-    def second(self, nanoseconds: int) -> tuple[int, str]:
-        """Return when the second of a time begins, on CLOCK_MONOTONIC, and its time of day."""
-        shown = self.time_of_day(nanoseconds)
-        return self._day_second[0] * _SECOND - self._offset, shown[:-7]
+    def tenth(self, nanoseconds: int, *, iso: bool) -> tuple[int, str, str]:
+        """Return what the times of a tenth of a second have in common.
+
+        Args:
+            nanoseconds: one of the times.
+            iso: whether they are shown by :meth:`iso`; else, by :meth:`time_of_day`.
+
+        Returns:
+            When it begins, on CLOCK_MONOTONIC, and the text before and after the digits behind the
+            tenth.
+        """
+        begin = nanoseconds - (nanoseconds + self._offset) % TENTH
+        shown = self.iso(begin) if iso else self.time_of_day(begin)
+        place = shown.index(".") + 2
+        return begin, shown[:place], shown[place + 8 :]
 
     def iso(self, nanoseconds: int) -> str:
         """Return date, time with nanoseconds and time zone: 2026-11-24T02:53:54.123456789+01:00."""

@@ -4,8 +4,10 @@ A formatter gives the source of an f-string for one record. Where that shows not
 beside what is the same for all records of a thread, it becomes a template of bytes: ``%d`` for
 each number. The template repeated, and a struct repeated, then format a block of records by two
 calls of C code. Strings and floats are formatted one by one. What cannot be shown so is left to the
-f-string: stacks, structures, values that could not be read, times on both sides of the turn of a
-second.
+f-string: stacks, structures, values that could not be read.
+
+Times of day are made in one tenth of a second at a time: what stands before its digits is the same
+for all of them, and eight digits fit in the word of the record that has the time.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ from __future__ import annotations
 import ast
 import itertools
 import struct
-import sys
+from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from usdt.bpf.rings.ringbuf import HEADER
 from usdt.engine.compiler.record.columns import WORD, padded
 from usdt.engine.compiler.record.layout import HEADER_SIZE
-from usdt.engine.output.formatters.time_digits import microsecond_digits
+from usdt.engine.output.formatters.time_digits import fraction_digits
 from usdt.engine.output.output_file import Lines
-from usdt.engine.output.wall_clock import WallClock
+from usdt.engine.output.wall_clock import TENTH, WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,15 +62,23 @@ class LineTemplate:
     Args:
         layout: the layout of the records.
         parts: of a line.
-        clock: makes the time of day, if that is shown.
+        clock: makes times of day or dates, if they are shown.
+        iso: whether they are dates.
         checks: whether some values may be unreadable.
     """
 
     def __init__(
-        self, layout: RecordLayout, parts: list[_Part], clock: WallClock | None, *, checks: bool
+        self,
+        layout: RecordLayout,
+        parts: list[_Part],
+        clock: WallClock | None,
+        *,
+        iso: bool,
+        checks: bool,
     ) -> None:
         self._parts = parts
         self._clock = clock
+        self._iso = iso
         self._words = (HEADER + layout.size) // WORD
         self._bitmap = checks
         ranks = [part.rank for part in parts if part.rank >= 0]
@@ -76,16 +86,17 @@ class LineTemplate:
         # Where threads alternate, the text of the thread is a value as well, if that has one place.
         made = _MADE in ranks
         self._columns = _value_names(layout, ranks) if made else []
-        timed = int(not {_TIME, _CLOCK}.isdisjoint(ranks))
+        timed = len({_TIME, _CLOCK}.intersection(ranks))
         self._keyed = [*self._columns[:timed], "key", *self._columns[timed:]]
         self._alternates = _CONTEXT in ranks and (made or ranks == sorted(set(ranks)))
+        self._both = timed == 2
         self._width = len(ranks)
         self._place = ranks.index(_CONTEXT) if _CONTEXT in ranks else 0
         self._text = next((one.context for one in parts if one.rank == _CONTEXT), -1)
-        self._format = _record_code(layout, ranks, "32x")
-        self._mixed_format = _record_code(layout, ranks, "32s")
+        self._format = _record_code(layout, ranks, "32x", iso=iso)
+        self._mixed_format = _record_code(layout, ranks, "32s", iso=iso)
         self._structs: dict[tuple[str, int], struct.Struct] = {}
-        self._units: dict[tuple[bytes | None, str], tuple[bytes, bytes]] = {}
+        self._units: dict[tuple[bytes | None, tuple[str, str]], tuple[bytes, bytes]] = {}
         self._texts = _Texts()
 
     @classmethod
@@ -107,9 +118,9 @@ class LineTemplate:
         ]
         in_order = ranks == sorted(set(ranks)) and [r for r in ranks if r >= _FIELDS] == shown
         one_line = sum(part.literal.count(b"\n") for part in parts) == 1
-        if {_TIME, _CLOCK} <= set(ranks) or not one_line or not (in_order or _MADE in ranks):
+        if not one_line or not (in_order or _MADE in ranks):
             return None
-        return cls(layout, parts, parser.clock, checks=parser.checks)
+        return cls(layout, parts, parser.clock, iso=parser.iso, checks=parser.checks)
 
     def lines(self, records: bytes, count: int, contexts: Mapping[bytes, Any]) -> Lines | None:
         """Return the lines of records; None if some need the f-string.
@@ -119,6 +130,22 @@ class LineTemplate:
             count: how many there are.
             contexts: the formatted contexts by bytes 8 to 40 of a record.
         """
+        clock = self._clock
+        if clock is None:
+            return self._lines(records, count, contexts)
+        times = memoryview(records).cast("Q")[_TIME_WORD :: self._words]
+        starts = _turns(times, count, clock)
+        size = self._words * WORD
+        found = Lines([], count)
+        for start, end in itertools.pairwise([*starts, count]):
+            made = self._lines(records[start * size : end * size], end - start, contexts)
+            if made is None:
+                return None
+            found += made
+        return found if starts else None
+
+    def _lines(self, records: bytes, count: int, contexts: Mapping[bytes, Any]) -> Lines | None:
+        # The lines of records whose times of day are in one tenth of a second.
         words = memoryview(records).cast("Q")
         step = self._words
         if self._bitmap and (words[_BITMAP_WORD] or not _equal(words[_BITMAP_WORD::step])):
@@ -126,22 +153,25 @@ class LineTemplate:
         alternate = not all(_equal(words[word::step]) for word in _CONTEXT_WORDS)
         if alternate and not self._alternates:
             return None
-        prefix = ""
+        around = ("", "")
         if self._clock is not None:
-            begin, prefix = self._clock.second(words[_TIME_WORD])
-            digits = microsecond_digits(words[_TIME_WORD::step].tobytes(), begin)
+            begin, *texts = self._clock.tenth(words[_TIME_WORD], iso=self._iso)
+            digits = fraction_digits(words[_TIME_WORD::step], begin)
             if digits is None:
                 return None
+            around = texts[0], texts[1]
             words = memoryview(bytearray(records)).cast("Q")
+            if self._both:
+                words[0::step] = words[_TIME_WORD::step]
             words[_TIME_WORD::step] = memoryview(digits).cast("Q")
         if alternate:
-            unit, block = self._unit(None, prefix, contexts)
+            unit, block = self._unit(None, around, contexts)
             rows = self._rows(self._mixed_format, words, count)
             self._texts.contexts, self._texts.index = contexts, self._text
             arrange = partial(self._arranged, keys=True) if self._columns else self._with_texts
             rows = map(arrange, rows)
         else:
-            unit, block = self._unit(records[_KEY], prefix, contexts)
+            unit, block = self._unit(records[_KEY], around, contexts)
             rows = self._rows(self._format, words, count)
             if self._columns:
                 rows = map(partial(self._arranged, keys=False), rows)
@@ -177,29 +207,33 @@ class LineTemplate:
             elif part.rank == _CONTEXT:
                 values = map(self._texts.__getitem__, column["key"])
             else:
-                values = column["time" if part.rank < _CONTEXT else f"value{part.rank - _FIELDS}"]
+                values = column[_name(part.rank)]
             found[at :: len(shown)] = values
         return tuple(found)
 
     def _unit(
-        self, key: bytes | None, prefix: str, contexts: Mapping[bytes, Any]
+        self, key: bytes | None, around: tuple[str, str], contexts: Mapping[bytes, Any]
     ) -> tuple[bytes, bytes]:
         # The template of one line, and of a block; without a key, the context is a value.
-        found = self._units.get((key, prefix))
+        found = self._units.get((key, around))
         if found is None:
             if len(self._units) >= _UNITS:
                 self._units.clear()
-            unit = b"".join(self._piece(part, key, prefix, contexts) for part in self._parts)
-            found = self._units[key, prefix] = unit, unit * _BLOCK
+            unit = b"".join(self._piece(part, key, around, contexts) for part in self._parts)
+            found = self._units[key, around] = unit, unit * _BLOCK
         return found
 
     def _piece(
-        self, part: _Part, key: bytes | None, prefix: str, contexts: Mapping[bytes, Any]
+        self,
+        part: _Part,
+        key: bytes | None,
+        around: tuple[str, str],
+        contexts: Mapping[bytes, Any],
     ) -> bytes:
         if part.rank == _CONTEXT:
             return b"%b" if key is None else _escaped(contexts[key][part.context])
         if part.rank == _CLOCK:
-            return _escaped(prefix) + b".%b"
+            return b"%b".join(map(_escaped, around))
         return part.literal if part.rank < 0 else b"%b" if part.make else b"%d"
 
     def _struct(self, code: str, count: int) -> struct.Struct:
@@ -226,6 +260,7 @@ class _Parser:
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
         self.clock: WallClock | None = None
+        self.iso = False
         self.checks = False  # whether the bitmap of unreadable values matters
 
     def parts(self, source: str) -> list[_Part] | None:
@@ -291,18 +326,19 @@ class _Parser:
 
     def _time(self, function: Callable[[int], str]) -> _Part | None:
         clock = getattr(function, "__self__", None)
-        if not isinstance(clock, WallClock) or function != clock.time_of_day:
-            return None
-        if sys.byteorder != "little":  # digits are calculated in this order
+        if not isinstance(clock, WallClock) or function not in (clock.time_of_day, clock.iso):
             return None
         self.clock = clock
+        self.iso = function == clock.iso
         return _Part(_CLOCK)
 
 
-def _record_code(layout: RecordLayout, ranks: list[int], context: str) -> str:
-    # What unpacks the parts of one record.
-    time = "Q" if _TIME in ranks else "6s2x" if _CLOCK in ranks else f"{WORD}x"
-    codes = [f"{HEADER}x{time}{context}"]
+def _record_code(layout: RecordLayout, ranks: list[int], context: str, *, iso: bool) -> str:
+    # What unpacks the parts of one record. The digits of a time replace it, and it the header.
+    clock = "8s" if iso else "5s3x"
+    both = f"{HEADER}xQ" if _CLOCK not in ranks else f"Q{clock}"
+    time = both if _TIME in ranks else f"{HEADER}x{clock if _CLOCK in ranks else f'{WORD}x'}"
+    codes = [f"{time}{context}"]
     end = HEADER_SIZE
     for field in layout.fields:
         if field.offset is not None:
@@ -319,11 +355,27 @@ def _encoding(shown: ast.expr) -> str:
 
 def _value_names(layout: RecordLayout, ranks: list[int]) -> list[str]:
     # The names of the values that _record_code() unpacks.
-    names = [] if {_TIME, _CLOCK}.isdisjoint(ranks) else ["time"]
+    names = [_name(rank) for rank in (_TIME, _CLOCK) if rank in ranks]
     for number, field in enumerate(layout.fields):
         names += [f"length{number}"] if field.column.prefix_size else []
         names += [f"value{number}"] if field.column.stored else []
     return names
+
+
+def _name(rank: int) -> str:
+    return f"value{rank - _FIELDS}" if rank >= _FIELDS else ("time", "clock", "key")[rank]
+
+
+def _turns(times: memoryview, count: int, clock: WallClock) -> list[int]:
+    # The first time of each tenth of a second among times that grow; none if these are many.
+    starts = [0]
+    while len(starts) <= 1 + count // _BLOCK:
+        begin, *_ = clock.tenth(times[starts[-1]], iso=False)
+        end = bisect_left(times, begin + TENTH, starts[-1])
+        if end == count:
+            return starts
+        starts.append(end)
+    return []
 
 
 def _equal(column: memoryview) -> bool:
