@@ -102,12 +102,7 @@ def closest_type(btf: Btf, name: str) -> str | None:
     tag, _, rest = name.partition(" ")
     kinds = _TAGGED.get(tag) or (*_PLAIN, *_OTHER)
     wanted = rest if tag in _TAGGED else name
-    start = wanted[:2] if len(wanted) > 2 else ""
-    names = {
-        label: type_id
-        for type_id, label in btf.named(*kinds, start=start)
-        if label and abs(len(label) - len(wanted)) < 8
-    }
+    names = btf.similar(wanted, *kinds)
     nearest = f"{wanted}_t"  # what was meant by int32, though int is as near
     if nearest not in names:
         found = difflib.get_close_matches(wanted, names, 1)

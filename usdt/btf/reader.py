@@ -263,6 +263,18 @@ class Btf:
             if name.startswith(start):
                 yield type_id, name
 
+    def similar(self, name: str, *kinds: Kind) -> dict[str, int]:
+        """Return names and IDs of types that may be meant by a name which no type has.
+
+        They begin as it does and have about its length.
+        """
+        start = name[:2] if len(name) > 2 else ""
+        return {
+            label: type_id
+            for type_id, label in self.named(*kinds, start=start)
+            if label and abs(len(label) - len(name)) < 8
+        }
+
     def find(self, name: str, *kinds: Kind) -> list[int]:
         """Return the IDs of all types with this name and one of these kinds, the base's first.
 

@@ -71,6 +71,7 @@ class DebugInfo(Closeable):
             declared=self._convert.declared,
             search=self._search,
             names=self._names,
+            similar=self._similar,
         )
         self._convert.types = self.btf
         self.btf.missing_file = lambda: files.missing_file
@@ -309,7 +310,8 @@ class DebugInfo(Closeable):
             try:
                 type_id = find_type(self.btf, name)
             except BtfError as err:
-                self._raise_damage()
+                if self._known_index is not None:  # else a search told, which met no damage
+                    self._raise_damage()
                 if self.missing_reason:
                     raise BtfError(f"{err}: {self.missing_reason}") from err
                 raise
@@ -340,7 +342,7 @@ class DebugInfo(Closeable):
         return NestedFunctions(self._files)
 
     def _type_at(self, kind: TypeKind, name: str) -> DiePosition | None:
-        index = self.__dict__.get("_index") or self._cached_index
+        index = self._known_index
         if index is None:
             try:
                 return self._type_search.find(kind, name)
@@ -348,6 +350,10 @@ class DebugInfo(Closeable):
                 index = self._index
         found: DiePosition | None = index.type(kind, name)
         return found
+
+    @property
+    def _known_index(self) -> DebugIndex | None:
+        return self.__dict__.get("_index") or self._cached_index
 
     @functools.cached_property
     def _cached_index(self) -> DebugIndex | None:
@@ -382,6 +388,19 @@ class DebugInfo(Closeable):
     def _names(self, start: str) -> Iterator[tuple[TypeKind, str, Die]]:
         for kind, name, die_position in self._index.types(start):
             yield kind, name, self._die(die_position)
+
+    def _similar(self, kinds: list[TypeKind], name: str) -> dict[str, Die] | None:
+        # None if the index is there, soon made or necessary.
+        if self._known_index is not None or not self._type_search.is_large:
+            return None
+        from usdt.dwarf.index.similar_types import similar_type  # noqa: PLC0415 - for a message
+
+        strings = self._files.main.sections[".debug_str"]
+        try:
+            found = similar_type(self._type_search, strings, kinds, name)
+        except NotSearchable:
+            return None
+        return {} if found is None else {found[1]: self._die(found[2])}
 
     def definition(self, die: Die) -> Die | None:
         """Return the entry that defines a type which ``die`` only declares; None if none does."""

@@ -24,7 +24,7 @@ from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from usdt.dwarf.index.abbrev_skim import AbbrevDecl
     from usdt.dwarf.index.files import DebugFiles
@@ -45,7 +45,7 @@ _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
 _MAX_READ = 32 << 20  # bytes of units; likewise
 _MAX_TABLES = 1 << 12
 _MIN_SEARCHED = 4 << 20  # bytes; answers that took less are not kept
-_MIN_LARGE = 16 << 20  # bytes of .debug_info that symbols are asked about before they are searched
+_MIN_LARGE = 16 << 20  # bytes of .debug_info, of which symbols are asked first
 _MAX_ANSWERS = 1 << 14  # that are kept for later runs
 _KIND = "types"  # of files of the cache
 _PLAIN_KINDS = (TypeKind.TYPEDEF, TypeKind.BASE)
@@ -71,6 +71,7 @@ class TypeSearch:
         self._tables: dict[int, _NamesAt] = {}
         self._tables_of_names = NameTables(files.main)
         self._units: dict[int, dict[str, DiePosition]] = {}  # of those that were read
+        self._absent: set[str] = set()  # parts of names
         self._looked_inside: set[tuple[int, str]] = set()  # of units, for types by name
         self._searched = self._read = self._cost = 0
 
@@ -82,16 +83,44 @@ class TypeSearch:
         Raises:
             NotSearchable: only the index tells.
         """
-        key = f"{kind.value}{name}"
-        if key not in self._answers:
-            if key not in self._found:
+        return self.find_any((kind,), name)[kind]
+
+    def find_any(
+        self, kinds: Sequence[TypeKind], name: str, *, hints_only: bool = False
+    ) -> dict[TypeKind, DiePosition | None]:
+        """Return the positions of the types of a name for each of some kinds that is known.
+
+        The search ends with the first of them.
+
+        Args:
+            kinds: the kinds.
+            name: the qualified name.
+            hints_only: False to search; True to ask only symbols and tables of names.
+
+        Raises:
+            NotSearchable: only the index tells.
+        """
+        keys = {kind: f"{kind.value}{name}" for kind in kinds}
+        if not _is_known(self._answers, keys.values()):
+            if not _is_known(self._found, keys.values()):
                 try:
-                    self._found[key] = self._search(kind, name)
+                    self._search(kinds, name, hints_only=hints_only)
                 except DAMAGE as err:
                     raise NotSearchable(str(err)) from err  # the index says what is damaged
-            self._answers[key] = self._found[key]
-            self._new += 1
-        return self._answers[key]
+            known = {key: self._found[key] for key in keys.values() if key in self._found}
+            self._new += len(known.keys() - self._answers.keys())
+            self._answers |= known
+        return {kind: self._answers[key] for kind, key in keys.items() if key in self._answers}
+
+    @property
+    def size(self) -> int:
+        """The bytes that a search reads."""
+        return len(self._main.sections[".debug_info"])
+
+    @property
+    def is_large(self) -> bool:
+        """True if it takes long to read all units or to search them."""
+        return self.size >= _MIN_LARGE
 
     def knows(self, name: str) -> bool:
         """Return True if a type of a qualified name was found, of whatever kind."""
@@ -111,26 +140,32 @@ class TypeSearch:
         text = encoded("".join(lines))
         cache.store(self._main.sections.identity, _KIND, lambda: iter((text,)))
 
-    def _search(self, kind: TypeKind, name: str) -> DiePosition | None:
-        if self._is_told(kind, name):
-            return self._found.get(f"{kind.value}{name}")
-        whole, ends = self._patterns(name)
-        # GNU ld sorts strings by their ends, and the first of those with an end has its entries.
-        few = ends if len(ends) <= _MAX_ENDS else [*ends[:2], ends[-1]]
-        if self._looked_for(kind, name, whole + few):
-            return self._found.get(f"{kind.value}{name}")
-        if len(few) < len(ends):
-            raise NotSearchable("a name that ends many strings")
+    def _search(self, kinds: Sequence[TypeKind], name: str, *, hints_only: bool) -> None:
+        # Notes what it finds. A search to the end tells of every kind that it looked for.
+        if self._is_told(kinds, name) or hints_only:
+            return
+        self._check_searchable(name)
+        wanted = _wanted(kinds)
+        if self._is_absent(name):
+            wanted = frozenset(TypeKind)
+        else:
+            whole, ends = self._patterns(name)
+            # GNU ld sorts strings by their ends; the first of those with an end has its entries.
+            few = ends if len(ends) <= _MAX_ENDS else [*ends[:2], ends[-1]]
+            if self._looked_for(kinds, name, whole + few):
+                return
+            if len(few) < len(ends):
+                raise NotSearchable("a name that ends many strings")
         if self._main.damage or any(one.encoding.offset_size != 4 for one in self._main.headers):
             raise NotSearchable(self._main.damage or "64-bit DWARF")
-        return None
+        for one in wanted:
+            self._found.setdefault(f"{one.value}{name}", None)
 
-    def _is_told(self, kind: TypeKind, name: str) -> bool:
+    def _is_told(self, kinds: Sequence[TypeKind], name: str) -> bool:
         # True if a table of names or symbols lead to a unit that tells.
-        large = len(self._main.sections[".debug_info"]) >= _MIN_LARGE
         units = self._tables_of_names.units(name)
         owner = name.rpartition("::")[0]
-        if not units and large:
+        if not units and self.is_large:
             units = class_units(self._main, name) or class_units(self._main, owner)
         for at in units:
             number = self._main.number_at(at)
@@ -139,13 +174,13 @@ class TypeSearch:
                 self._cost += header.end  # decompressed
                 if number not in self._units:
                     self._read_unit(number, header)
-                if self._is_answered(kind, name, number, header):
+                if self._is_answered(kinds, name, number, header):
                     return True
         return False
 
-    def _looked_for(self, kind: TypeKind, name: str, patterns: list[bytes]) -> bool:
+    def _looked_for(self, kinds: Sequence[TypeKind], name: str, patterns: list[bytes]) -> bool:
         # True if the unit was found that tells.
-        letters = frozenset(one.value for one in _wanted(kind))
+        letters = frozenset(one.value for one in _wanted(kinds))
         data = self._main.sections[".debug_info"]
         for at in self._hits(patterns):
             number, header = self._unit_at(at)
@@ -153,17 +188,19 @@ class TypeSearch:
                 if not self._names_of(header).may_define(data, at, letters):
                     continue
                 self._read_unit(number, header)
-            if self._is_answered(kind, name, number, header):
+            if self._is_answered(kinds, name, number, header):
                 return True
         return False
 
-    def _is_answered(self, kind: TypeKind, name: str, number: int, header: UnitHeader) -> bool:
+    def _is_answered(
+        self, kinds: Sequence[TypeKind], name: str, number: int, header: UnitHeader
+    ) -> bool:
         # Whether a unit that was read tells.
-        if self._found.get(f"{kind.value}{name}") is not None:
+        if any(self._found.get(f"{kind.value}{name}") is not None for kind in kinds):
             return True
         if self._is_plain(header):
             return False
-        keys = {f"{one.value}{name}" for one in _wanted(kind)}
+        keys = {f"{one.value}{name}" for one in _wanted(kinds)}
         self._find_inside(number, name)
         if keys.isdisjoint(self._units[number]):
             return False
@@ -189,16 +226,33 @@ class TypeSearch:
                             offset=one.at
                         )
 
-    def _patterns(self, name: str) -> tuple[list[bytes], list[bytes]]:
-        # The bytes of whole strings, and of longer ones that end so, sorted. An entry has the last
-        # part of a qualified name, and "::" is in template arguments, too.
+    def _check_searchable(self, name: str) -> None:
         sections = self._main.sections
         elsewhere = any(one in sections for one in (".debug_str_offsets", ".debug_addr"))
         if elsewhere or len(self._files.parts) > 1 or self._files.missing_file or not name:
             raise NotSearchable("names are in other files or sections")
-        words = name.split("::")
-        if len(words) > _MAX_PARTS or "\0" in name:
+        if name.count("::") >= _MAX_PARTS or "\0" in name:
             raise NotSearchable("a name of many parts")
+
+    def _is_absent(self, name: str) -> bool:
+        # True if no string of the file is a certain part of the name.
+        sections = self._main.sections
+        for word in [] if "<" in name else name.split("::"):
+            text = encoded(word) + b"\0"
+            if word in self._absent:
+                return True
+            if word.isidentifier() and next(_strings(sections[".debug_str"], text), None) is None:
+                if next(self._hits([text]), None) is None:
+                    self._absent.add(word)
+                    return True
+                return False
+        return False
+
+    def _patterns(self, name: str) -> tuple[list[bytes], list[bytes]]:
+        # The bytes of whole strings, and of longer ones that end so, sorted. An entry has the last
+        # part of a qualified name, and "::" is in template arguments, too.
+        sections = self._main.sections
+        words = name.split("::")
         whole: list[bytes] = []
         ends: list[tuple[bytes, bytes]] = []
         for first in range(len(words)):
@@ -276,8 +330,14 @@ class TypeSearch:
         return unit.integer(unit.root, At.LANGUAGE, 0) in PLAIN_LANGUAGES
 
 
-def _wanted(kind: TypeKind) -> frozenset[TypeKind]:
-    return frozenset(TypeKind) if kind in _PLAIN_KINDS else frozenset((kind,))
+def _wanted(kinds: Sequence[TypeKind]) -> frozenset[TypeKind]:
+    plain = any(kind in _PLAIN_KINDS for kind in kinds)
+    return frozenset(TypeKind) if plain else frozenset(kinds)
+
+
+def _is_known(known: Mapping[str, DiePosition | None], keys: Collection[str]) -> bool:
+    # True if there is a type of one of the keys, or none of any.
+    return any(known.get(key) for key in keys) or all(key in known for key in keys)
 
 
 def _load(files: DebugFiles) -> dict[str, DiePosition | None]:

@@ -13,13 +13,14 @@ from usdt.dwarf.units.constants import TypeKind
 from usdt.dwarf.units.errors import DwarfError, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from usdt.dwarf.units.dies import Die
 
     Convert = Callable[[int, Die], Type]
     Search = Callable[[TypeKind, str], "Die | None"]
     Names = Callable[[str], Iterator[tuple[TypeKind, str, Die]]]
+    Similar = Callable[[list[TypeKind], str], dict[str, Die] | None]
 
 __all__ = ("DwarfTypes",)
 
@@ -46,6 +47,7 @@ class DwarfTypes(Btf):
         declared: returns the type of an entry that only declares it; None of any other.
         search: returns the entry with a kind and a name.
         names: yields kind, name and entry of every type whose name begins with a string.
+        similar: returns what a misspelled name of some kinds may mean; None if only ``names`` tell.
 
     Attributes:
         missing_file: returns the file of debug information that was not found; "" if none is
@@ -62,6 +64,7 @@ class DwarfTypes(Btf):
         declared: Callable[[int, Die], Type | None],
         search: Search,
         names: Names,
+        similar: Similar,
     ) -> None:
         # The base class is not initialized, because there are no bytes to read.
         self.name = name
@@ -75,6 +78,7 @@ class DwarfTypes(Btf):
         self._declared = declared
         self._search = search
         self._listed = names
+        self._similar = similar
         self._dies: list[Die | None] = [None]
         self._numbers: dict[tuple[int, int], int] = {}
         self._pointers: dict[int, int] = {}
@@ -205,13 +209,24 @@ class DwarfTypes(Btf):
             if kind in wanted and name.startswith(start):
                 yield self.id_of(die), name
 
+    def similar(self, name: str, *kinds: Kind) -> dict[str, int]:
+        """Return names and IDs of types that may be meant by a name which no type has."""
+        found = self._similar(_type_kinds(kinds), name)
+        if found is None:
+            return super().similar(name, *kinds)
+        return {label: self.id_of(die) for label, die in found.items()}
+
     def find(self, name: str, *kinds: Kind) -> list[int]:
         """Return the IDs of the types with a name, the first one of each given kind."""
         found = []
-        for wanted in dict.fromkeys(_KINDS[kind] for kind in kinds if kind in _KINDS):
+        for wanted in _type_kinds(kinds):
             die = self._search(wanted, name)
             if die is not None:
                 type_id = self.id_of(die)
                 if self.kind(type_id) in kinds or wanted is TypeKind.BASE:
                     found.append(type_id)
         return found
+
+
+def _type_kinds(kinds: Iterable[Kind]) -> list[TypeKind]:
+    return list(dict.fromkeys(_KINDS[kind] for kind in kinds if kind in _KINDS))
