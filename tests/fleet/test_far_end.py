@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -62,9 +63,12 @@ with open(sys.argv[-1], "w") as file:
 """
 
 
+_NUMBERS = itertools.count()
+
+
 def app(source: str) -> App:
-    """A toolkit that is one Python program."""
-    return kept_as(source.encode())
+    """A toolkit that is one Python program, and no other test's: they look for its processes."""
+    return kept_as(f"{source}\n# {os.getpid()} {next(_NUMBERS)}\n".encode())
 
 
 def archive(**files: str) -> App:
@@ -103,7 +107,7 @@ class Far:
         self.child.stdin.flush()
 
     def close(self) -> str:
-        output, _ = self.child.communicate(timeout=30)
+        output, _ = self.child.communicate(timeout=100)
         return output.decode()
 
     def __enter__(self) -> Self:

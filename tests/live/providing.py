@@ -63,4 +63,4 @@ def providing(
             raise
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(patient(60)) == 0
+        assert process.wait(patient(100)) == 0

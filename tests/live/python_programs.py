@@ -81,7 +81,7 @@ def running(*words: object) -> Iterator[tuple[int, str]]:
     with subprocess.Popen([*map(str, words)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
-            assert select.select([process.stdout], [], [], 20)[0], "the program does not begin"
+            assert select.select([process.stdout], [], [], 100)[0], "the program does not begin"
             yield process.pid, process.stdout.readline().decode()
         finally:
             process.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ("events_of", "need_functions", "surroundings", "told")
 
 _FILE = Path("/tmp/recipe")
+_LOCK = _FILE.with_suffix(".lock")
 
 
 def told(lines: list[str]) -> set[str]:
@@ -55,7 +57,9 @@ def surroundings(command: str) -> Iterator[None]:
         with running_cluster() as cluster, busy(cluster):
             yield
     elif str(_FILE) in command:
-        with on_block_device(_FILE):
-            yield
+        with _LOCK.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two pages have recipes with it
+            with on_block_device(_FILE):
+                yield
     else:
         yield

@@ -63,7 +63,7 @@ class Dialogue:
         """Close its input and wait for its end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(patient(20))
+        self.process.wait(patient(100))
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class Dialogue:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait(patient(20))
+        self.process.wait(patient(100))
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             with contextlib.suppress(BrokenPipeError):
@@ -139,9 +139,9 @@ def running_cluster(*more: str) -> Iterator[Cluster]:
         if server is not None:
             server.send_signal(signal.SIGQUIT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(patient(20))
+                server.wait(patient(100))
             server.kill()
-            server.wait(patient(20))
+            server.wait(patient(100))
         shutil.rmtree(folder)
 
 
@@ -161,7 +161,7 @@ def busy(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         clients.kill()
-        clients.wait(patient(20))
+        clients.wait(patient(100))
 
 
 def _answers(cluster: Cluster) -> bool:

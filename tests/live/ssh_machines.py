@@ -65,7 +65,7 @@ class SshMachines:
             ):
                 self._start(index, space, address)
             for address in self.addresses:
-                until(lambda address=address: _answers(address), f"sshd at {address}", timeout=20)
+                until(lambda address=address: _answers(address), f"sshd at {address}")
             self._stack = stack.pop_all()
         return self
 

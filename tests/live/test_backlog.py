@@ -32,7 +32,7 @@ def test_hits_beyond_the_backlog_are_counted_as_lost(backlog: int) -> None:
             "loop:hit(arg0)", pid=program.wait_ready().pid, buffer=_PAGE, backlog=backlog
         ) as events,
     ):
-        program.fire(timeout=patient(60))
+        program.fire(timeout=patient(100))
         reader = _reader(events)
         assert reader.held < backlog + _RECORD
         found = events.finish()
@@ -49,7 +49,7 @@ def test_the_default_is_enough_for_them() -> None:
         start(build("default", "loop"), "-w", "-q", "-n", _HITS, "-s", "0") as program,
         usdt.attach("loop:hit(arg0)", pid=program.wait_ready().pid) as events,
     ):
-        program.fire(timeout=patient(60))
+        program.fire(timeout=patient(100))
         assert len(events.finish()) == _HITS
         assert events.lost == 0
 
@@ -61,8 +61,8 @@ def test_the_option_of_trace(tmp_path: Any) -> None:
         start(build("default", "loop"), "-w", "-q", "-n", _HITS) as program,
         tracing("-p", program.wait_ready().pid, *words, "loop:hit") as tool,
     ):
-        program.fire(timeout=patient(60))
+        program.fire(timeout=patient(100))
         program.finish()
-        tool.finish(timeout=patient(60))
+        tool.finish(timeout=patient(100))
         delivered, lost = tool.closing
     assert delivered + lost == _HITS

@@ -305,7 +305,7 @@ def test_semaphores_fall_when_the_tracer_is_killed(program: Path, way: str, cook
             finally:
                 tracer.kill()
         assert tracer.returncode == -signal.SIGKILL
-        deadline = time.monotonic() + patient(10)
+        deadline = time.monotonic() + patient(100)
         while semaphore(running, program, "guarded") or semaphore(running, program, "value"):
             assert time.monotonic() < deadline, "semaphores stay raised after kill -9"
             time.sleep(0.01)

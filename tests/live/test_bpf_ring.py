@@ -139,13 +139,12 @@ def test_records_taken_while_others_are_written_are_whole(uprobe_multi: None) ->
         start(path, "-q", "-n", 10_000_000),
     ):
         deadline = time.monotonic() + 0.6
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or taken <= 100:
             data = ring.take()
             for position in range(HEADER, len(data), step):
                 body = data[position : position + 8 * words]
                 assert body == body[:8] * words
                 taken += 1
-    assert taken > 100
 
 
 def test_nothing_of_a_ring_buffer_stays_mapped() -> None:

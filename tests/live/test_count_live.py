@@ -232,7 +232,7 @@ def test_the_table_of_stacks_follows_the_number_of_keys(
     (tmp_path / "stacks.c").write_text(STACKS)
     made = tmp_path / "stacks"
     flags = ("-O0", "-fno-omit-frame-pointer", "-o", made)
-    subprocess.run(["gcc", *flags, tmp_path / "stacks.c"], check=True, timeout=patient(60))
+    subprocess.run(["gcc", *flags, tmp_path / "stacks.c"], check=True, timeout=patient(100))
     words = ("--by", "ustack", "--max-keys", keys, f"uprobe:{made}:leaf")
     with aggregating("count", "-c", made, *words) as tool:
         found = outcome(tool)
@@ -284,7 +284,7 @@ def test_a_reader_that_has_gone_ends_it_quietly(threads: Fixture) -> None:
     with subprocess.Popen(words, stdout=writing, stderr=subprocess.PIPE, text=True) as process:
         os.close(writing)
         os.close(reading)
-        _, errors = process.communicate(timeout=patient(20))
+        _, errors = process.communicate(timeout=patient(100))
     assert process.returncode == 0
     assert "Error" not in errors
     assert "Traceback" not in errors
@@ -344,7 +344,7 @@ def test_results_are_drawn_again_and_again_on_a_terminal(threads: Fixture) -> No
             shown = _read_until(ours, b"threads:hit")
             process.send_signal(signal.SIGINT)
             rest = shown + _read_until(ours, b"")
-            assert process.wait(patient(20)) == 0
+            assert process.wait(patient(100)) == 0
         finally:
             process.kill()
             os.close(ours)

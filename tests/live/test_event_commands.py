@@ -32,7 +32,7 @@ _GROUP = f"usdt_commands_{os.getpid()}"  # no other test's begins so
 
 def event(*words: object, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    done = run([KPROBE, "event", *map(str, words)], given=stdin, timeout=patient(60))
+    done = run([KPROBE, "event", *map(str, words)], given=stdin, timeout=patient(100))
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr
     return done
@@ -88,7 +88,7 @@ def test_watch_shows_every_hit_and_leaves_nothing(program: Path, place: str) -> 
         subprocess.run([program, "-q", "-n", "1000"], check=True, capture_output=True)
         until(lambda: len((mounted() / "uprobe_events").read_text()), "the definition")
         tool.send_signal(signal.SIGINT)
-        out, err = tool.communicate(timeout=patient(30))
+        out, err = tool.communicate(timeout=patient(100))
     hits = [json.loads(line) for line in out.splitlines()]
     assert [hit["args"]["round"] for hit in hits] == list(range(1000))
     assert {hit["comm"] for hit in hits} == {"loop"}
@@ -101,7 +101,7 @@ def test_watch_shows_every_hit_and_leaves_nothing(program: Path, place: str) -> 
 def test_watch_stops_at_a_number_and_filters(program: Path, place: str) -> None:
     with watching("-n", 2, "--filter", "round > 5", f"p {place}") as tool:
         subprocess.run([program, "-q", "-n", "20"], check=True, capture_output=True)
-        out, err = tool.communicate(timeout=patient(30))
+        out, err = tool.communicate(timeout=patient(100))
     assert [line.rpartition("round=")[2] for line in out.splitlines()] == ["6", "7"]
     assert "uprobes/p_loop_0x" in out
     assert err.splitlines()[-1] == "2 events, 0 lost"
@@ -147,7 +147,7 @@ def test_a_terminal_is_asked(place: str, mine: str, answer: str, code: int) -> N
     ) as tool:
         os.close(theirs)
         os.write(ours, answer.encode())
-        _, said = tool.communicate(timeout=patient(30))
+        _, said = tool.communicate(timeout=patient(100))
     os.close(ours)
     assert tool.returncode == code
     assert f"  {mine}/one\n  {mine}/two\nRemove 2 events? [y/N]: " in said
@@ -246,7 +246,7 @@ def _opened(path: Path, *words: object) -> list[dict[str, Any]]:
     with watching("--json", *words) as tool:
         _open(path)
         tool.send_signal(signal.SIGINT)
-        out, _ = tool.communicate(timeout=patient(30))
+        out, _ = tool.communicate(timeout=patient(100))
     return [hit for hit in map(json.loads, out.splitlines()) if hit["pid"] == os.getpid()]
 
 
@@ -285,7 +285,7 @@ def test_strings_arrays_bitfields_symbols_and_filters(
     path.unlink()
     with watching("-n", 1, "--filter", f'name == "{path}"', line) as tool:
         _open(path)
-        shown, _ = tool.communicate(timeout=patient(30))
+        shown, _ = tool.communicate(timeout=patient(100))
     assert " at=do_sys_openat2" in shown
     assert f' name="{path}" how={{0x' in shown
 
@@ -307,7 +307,7 @@ def test_watch_shows_where_probes_are_by_symbol(tmp_path: Path) -> None:
     with watching(*lines) as tool:
         _open(tmp_path / "made")
         tool.send_signal(signal.SIGINT)
-        out, _ = tool.communicate(timeout=patient(30))
+        out, _ = tool.communicate(timeout=patient(100))
     mine = [line for line in out.splitlines() if f" {os.getpid()} " in line]
     assert any(" kprobes/entry (do_sys_openat2+0x0)" in line for line in mine), mine
     assert any(re.search(r" kprobes/back \(\w+\+0x\w+ <- do_sys_openat2\) ", x) for x in mine), mine

@@ -156,7 +156,7 @@ def running(program: Path) -> Iterator[Fixture]:
 def _take(events: usdt.Events, number: int) -> list[Event]:
     # Exactly so many events: any more are waited for briefly.
     found: list[Event] = []
-    deadline = time.monotonic() + patient(20)
+    deadline = time.monotonic() + patient(100)
     while len(found) < number and time.monotonic() < deadline:
         found += events.poll(0.5)
     return found + events.poll(0.05)

@@ -73,7 +73,7 @@ def children(pid: int) -> list[int]:
 def run_command(output: Path, command: str, *words: object) -> tuple[Tool, list[dict[str, Any]]]:
     """Trace a command to the end, with its children; what it printed is in the tool's lines."""
     with tracing("-f", "-c", command, "-o", output, *words) as tool:
-        assert tool.process.wait(patient(60)) == 0
+        assert tool.process.wait(patient(100)) == 0
         events = read_events(output.read_text())
         until(lambda: any("events, " in line for line in tool.errors), "the closing line")
     assert tool.closing == (len(events), 0), tool.errors
@@ -156,7 +156,7 @@ def test_it_goes_on_when_only_children_are_left() -> None:
     with start("sh", "-c", f"exec 3<&0; read start; {script}", bomb) as fixture:
         with tracing("-f", "-p", fixture.pid, f"{bomb}:bomb:*") as tool:
             fixture.send("start")
-            fixture.process.wait(patient(20))
+            fixture.process.wait(patient(100))
             assert tool.code is None
             fixture.send("go")
             fixture.wait_hits(3 * (1 + 2 * 4))
@@ -346,7 +346,7 @@ def test_a_process_that_has_no_number_here_is_refused(words: tuple[str, ...]) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=patient(60),
+        timeout=patient(100),
     )
     message = one_error(done)
     assert "(sleep) is in a child PID namespace: it can only be traced from" in message

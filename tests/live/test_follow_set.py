@@ -155,7 +155,7 @@ def test_it_stays_right_while_tasks_come_and_go_by_the_thousand(followed: TaskSe
     followed.remove(os.getpid())
     strangers = [subprocess.Popen(["sh", "-c", script]) for _ in range(2)]
     for child in (*others, *strangers):
-        assert child.wait(patient(60)) == 0
+        assert child.wait(patient(100)) == 0
     until(lambda: followed.empty, "everybody to leave")
     assert followed.losses().missed == 0
 

@@ -74,7 +74,7 @@ def _kernel_order(*probes: str, words: tuple[str, ...] = ()) -> list[int]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=patient(60),
+        timeout=patient(100),
     )
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines() if '"cpu"' in line]

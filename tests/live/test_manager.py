@@ -121,14 +121,14 @@ def test_ten_thousand_sites_are_one_link(tmp_path: Path) -> None:
         running.wait_ready()
         began = time.monotonic()  # half a second; by a link for each site it would be minutes
         with setup.manager.attach(setup.program, path, "sites", "many") as attachment:
-            assert time.monotonic() - began < patient(20)
+            assert time.monotonic() - began < patient(100)
             assert (attachment.sites, len(attachment.spec_ids)) == (10_000, 500)
             assert len(attachment._links) == 1
             running.fire()
             hits = setup.tracer.hits()
             assert [hit.cookie for hit in hits] == list(range(500)) * 20
             began = time.monotonic()
-        assert time.monotonic() - began < patient(20)
+        assert time.monotonic() - began < patient(100)
 
 
 @EVERY_WAY

@@ -204,7 +204,7 @@ def test_the_command_leaves_nothing_behind(
         assert sorted(hit.cookie for hit in setup.tracer.hits()) == [0, 1, 2]
         assert setup.spec(0)[1] == 0xCAFE
         tool.send_signal(end)
-        assert tool.wait(patient(10)) == (-end if end == signal.SIGKILL else 0)
+        assert tool.wait(patient(100)) == (-end if end == signal.SIGKILL else 0)
         assert tool.stderr.read() == ""
     until(lambda: running.state() == before, "semaphores as before")
 
@@ -215,7 +215,7 @@ def test_the_command_ends_with_its_process(pinned: tuple[Setup, Fixture], pins: 
         assert tool.stderr is not None
         assert tool.stderr.readline().startswith("attached 3 sites")
         running.kill()
-        assert tool.wait(patient(10)) == 0
+        assert tool.wait(patient(100)) == 0
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_the_commands_mistakes(words: list[str], code: int, line: str) -> None:
     with command(Path("/nowhere"), *words) as tool:
         assert tool.stderr is not None
         assert tool.stderr.read().endswith(line)
-        assert tool.wait(patient(10)) == code
+        assert tool.wait(patient(100)) == code

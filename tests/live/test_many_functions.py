@@ -90,14 +90,14 @@ def test_an_interrupt_while_attaching_leaves_nothing() -> None:
     before = left_behind()
     tool = Tool("count", _FEWER, command=KPROBE)
     try:
-        deadline = time.monotonic() + patient(30)
+        deadline = time.monotonic() + patient(100)
         while left_behind() == before and tool.process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
             if features.have_kprobe_multi():
                 break  # nothing to be seen
         tool.process.send_signal(signal.SIGINT)
-        tool.process.wait(patient(30))
+        tool.process.wait(patient(100))
     finally:
         tool.kill()
 

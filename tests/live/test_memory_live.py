@@ -182,7 +182,7 @@ def _fired(running: Fixture, number: int, *probes: str) -> tuple[list[Event], in
     with usdt.attach(*probes, pid=running.pid) as events:
         running.fire()
         found: list[Event] = []
-        deadline = time.monotonic() + patient(20)
+        deadline = time.monotonic() + patient(100)
         while len(found) < number and time.monotonic() < deadline:
             found += events.poll(0.5)
         found += events.poll(0.03)

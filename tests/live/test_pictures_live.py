@@ -11,6 +11,7 @@ import pytest
 from fork_server import run
 from java_programs import compiled, java
 from profile_formats import pprof_samples, speedscope_file
+from services import Dialogue
 from skips import requires_root
 from tracing_tools import usdt
 
@@ -55,9 +56,9 @@ def test_spans_weigh_their_duration(tmp_path: Path) -> None:
     assert duration["endValue"] > hits["endValue"] > 0
 
 
-# It waits until the tracer surely knows it: the stacks of hits before have no Python functions.
+# It waits until it is traced: the stacks of hits before have no Python functions.
 _WRITES = """
-import os, time; time.sleep(3)
+import os; print("ready", flush=True); input()
 def sell():
     os.getppid()
 def serve():
@@ -71,7 +72,12 @@ def test_functions_of_python_have_their_files_and_lines(tmp_path: Path) -> None:
     program, page, profile = (tmp_path / name for name in ("shop.py", "a.html", "a.pb.gz"))
     program.write_text(_WRITES)
     words = ("--pystack", "--flame", page, "--pprof", profile, "syscall:getppid")
-    _usdt("count", "-c", f"{sys.executable} {program}", *words)
+    with Dialogue(sys.executable, program) as shop:
+        shop.hear("ready")
+        with usdt("count", "-p", shop.pid, *words) as tool:
+            tool.wait_tracing()
+            shop.say("go")
+            tool.finish()
     (sample,) = pprof_samples(profile.read_bytes())
     lines = [(name, line) for name, file, line in sample.frames if file == str(program)]
     assert lines == [("sell", 4), ("serve", 7), ("<module>", 8)]

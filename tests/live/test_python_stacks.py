@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from python_programs import (
 )
 from skips import need_program, requires_root, skip_or_fail
 from streams import read_events
-from tracing_tools import run_usdt
+from tracing_tools import run_usdt, tracing, until
 
 import usdt
 from usdt.base.errors import NotSupported
@@ -97,11 +98,11 @@ def test_the_functions_at_a_system_call_are_those_that_python_names(
 def test_a_command_is_known_when_it_has_begun(python: str, tmp_path: Path) -> None:
     program = written(tmp_path, _KNOWN)
     output = tmp_path / "events"
-    words = ("--json", "-o", output, "-n", 30, "-c", f"{python} {program}")
-    done = run_usdt("trace", *words, "--pystack", "syscall:getppid")
-    assert done.returncode == 0, done.stderr
-    last = read_events(output.read_text())[-1]["args"]["pystack"]
-    assert shown(last)[-1][0] == "<module>"
+    words = ("-o", output, "-c", f"{python} {program}", "--pystack", "syscall:getppid")
+    with tracing(*words) as tool:
+        until(lambda: '"symbol": "<module>"' in output.read_text(), "a stack")
+        tool.process.send_signal(signal.SIGINT)
+        tool.finish()
 
 
 _PLACES = """
@@ -266,7 +267,8 @@ def test_both_kinds_of_loops_find_the_same_frames(
 
 
 _CHILDREN = """
-    import os, threading, time
+    import os, select, threading, time
+    reader, writer = os.pipe()
 
     def in_thread():
         while True:
@@ -274,9 +276,9 @@ _CHILDREN = """
             time.sleep(0.01)
 
     def in_child():
-        for _ in range(300):
+        os.close(writer)
+        while not select.select([reader], [], [], 0.01)[0]:  # until its parent has ended
             os.getpgrp()
-            time.sleep(0.01)
         os._exit(0)
 
     def start():
@@ -310,9 +312,12 @@ def test_only_processes_that_are_traced_are_looked_at(tmp_path: Path) -> None:
 def test_threads_and_forked_children_have_their_own_stacks(python: str, tmp_path: Path) -> None:
     program = written(tmp_path, _CHILDREN)
     output = tmp_path / "events"
-    words = ("--json", "-o", output, "-n", 200, "-f", "-c", f"{python} {program}", "--pystack")
-    done = run_usdt("trace", *words, "syscall:getppid", "syscall:getpgrp")
-    assert done.returncode == 0, done.stderr
+    words = ("-o", output, "-f", "-c", f"{python} {program}", "--pystack")
+    with tracing(*words, "syscall:getppid", "syscall:getpgrp") as tool:
+        last = ('"symbol": "Thread._bootstrap"', '"symbol": "in_child"')
+        until(lambda: all(name in output.read_text() for name in last), "stacks of both")
+        tool.process.send_signal(signal.SIGINT)
+        tool.finish()
     events = read_events(output.read_text())
     stacks = [(event["probe"], event["args"]["pystack"]) for event in events]
     # The first hits come before the tracer has seen that the process runs Python.

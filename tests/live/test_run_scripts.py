@@ -56,7 +56,7 @@ class _Run:
 
     def prints(self, pattern: str) -> bool:
         """Whether it comes to print that, before it ends."""
-        end = time.monotonic() + patient(30)
+        end = time.monotonic() + patient(100)
         while time.monotonic() < end:
             if re.search(pattern, self.text, re.MULTILINE):
                 return True
@@ -73,7 +73,7 @@ class _Run:
     def interrupt(self) -> None:
         """End it by ^C; it prints its maps."""
         self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(patient(20)) == 0, self.text
+        assert self.process.wait(patient(100)) == 0, self.text
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def _saw(tools: list[_Run], load: str, pattern: str, *, name: str) -> None:
         wanted = pattern.replace("{pid}", str(process.pid))
         if name in WHILE_IT_RUNS:
             assert all(run.prints(wanted) for run in (ours, *peers)), [run.text for run in tools]
-        process.communicate(timeout=patient(60))
+        process.communicate(timeout=patient(100))
         assert process.returncode == 0
     for run in (ours, *peers):
         if name not in AT_END:
@@ -216,7 +216,7 @@ def _lacking(name: str) -> list[str]:
 def test_what_a_script_of_functions_prints(tools: list[_Run], name: str) -> None:
     if lacking := _lacking(name):
         ours = tools[0]
-        assert ours.process.wait(patient(60)) == 1, ours.text
+        assert ours.process.wait(patient(100)) == 1, ours.text
         assert re.fullmatch(f"Error: .*({'|'.join(lacking)}).*\n", ours.text)
         pytest.skip(f"this kernel lacks {' and '.join(lacking)}, or lets nobody probe them")
     _skip_without_its_needs(name)

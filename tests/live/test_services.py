@@ -178,7 +178,7 @@ def test_python_started_for_the_trace_shows_what_it_imports(tmp_path: Path) -> N
     words = ("-c", f"{_python_with_probes()} -c 'import this_is_no_module'", "-o", output)
     probe = "python:import__find__load__start(str(arg0))"
     with tracing(*words, "--exit-code", probe) as tool:
-        assert tool.process.wait(patient(20)) == 1
+        assert tool.process.wait(patient(100)) == 1
     assert '"str(arg0)": "this_is_no_module"' in output.read_text()
 
 

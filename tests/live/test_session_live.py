@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import build, compiler, start
-from patience import patient
 
 import usdt
 from usdt.base.errors import TracingError
@@ -148,6 +147,9 @@ def test_undecided_predicates_are_counted_apart(loop: Fixture) -> None:
 # ---------------------------------------------------------------- when poll() returns
 
 
+_LONG = 100.0  # seconds in which a poll has nothing to do but wait
+
+
 def _seconds(began: float) -> float:
     return time.monotonic() - began
 
@@ -157,7 +159,7 @@ def test_poll_returns_when_its_time_is_over(slow: Fixture) -> None:
         for timeout in (0.0, 0.15):
             began = time.monotonic()
             assert session.poll(timeout) == []
-            assert timeout <= _seconds(began) < timeout + 3
+            assert timeout <= _seconds(began) < _LONG
 
 
 def test_poll_returns_with_the_first_event(slow: Fixture) -> None:
@@ -166,8 +168,8 @@ def test_poll_returns_with_the_first_event(slow: Fixture) -> None:
             timer = threading.Timer(0.02, slow.fire)
             timer.start()
             began = time.monotonic()
-            assert len(session.poll(10)) == 1
-            assert _seconds(began) < patient(2)
+            assert len(session.poll(_LONG)) == 1
+            assert _seconds(began) < _LONG
             timer.join()
 
 
@@ -176,8 +178,8 @@ def test_wake_ends_one_poll(slow: Fixture) -> None:
         timer = threading.Timer(0.05, session.wake)
         timer.start()
         began = time.monotonic()
-        assert session.poll(10) == []
-        assert _seconds(began) < patient(2)
+        assert session.poll(_LONG) == []
+        assert _seconds(began) < _LONG
         timer.join()
         session.wake()
         session.wake()
@@ -206,8 +208,8 @@ def test_a_watched_descriptor_ends_poll(slow: Fixture) -> None:
         session.watch(reader)
         os.write(writer, b"x")
         began = time.monotonic()
-        assert session.poll(10) == []
-        assert _seconds(began) < patient(2)
+        assert session.poll(_LONG) == []
+        assert _seconds(began) < _LONG
         session.unwatch(reader)
         session.unwatch(reader)
         assert session.poll(0.05) == []

@@ -245,7 +245,7 @@ def test_open_spans_are_shown_when_asked(program: Path) -> None:
         tool.send_signal(signal.SIGUSR1)
         first = [json.loads(tool.stdout.readline()) for _ in range(3)]
         tool.send_signal(signal.SIGINT)
-        rest, errors = tool.communicate(timeout=patient(30))
+        rest, errors = tool.communicate(timeout=patient(100))
     last = [json.loads(line) for line in rest.splitlines()]
     assert [span["args"]["arg1"] for span in first] == [1, 2, 3]
     assert {span["comm"] for span in (*first, *last)} == {"spans"}
@@ -261,7 +261,7 @@ def test_open_spans_are_shown_after_each_interval(program: Path) -> None:
         assert tool.stdout is not None
         lines = [line for line in (tool.stdout.readline() for _ in range(8)) if "age" in line]
         tool.send_signal(signal.SIGINT)
-        tool.communicate(timeout=patient(30))
+        tool.communicate(timeout=patient(100))
     found = [json.loads(line) for line in lines]
     assert [span["args"]["arg1"] for span in found[:6]] == [1, 2, 3, 1, 2, 3]
     assert all(

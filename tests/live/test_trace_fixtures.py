@@ -178,7 +178,7 @@ def test_by_command_every_value_is_what_the_program_printed(
     path = build(variant, program)
     words, output = _learnt(path), tmp_path / "events"
     with tracing("-c", f"{path} -n {ROUNDS}", *_LONGEST, "-o", output, *words) as tool:
-        tool.process.wait(patient(20))
+        tool.process.wait(patient(100))
         assert tool.code == 0, tool.errors
     printed = [json.loads(line) for line in tool.lines]
     events = read_events(output.read_text())
@@ -232,7 +232,7 @@ def test_one_trace_takes_all_programs(variant: str, part: int) -> None:
         known = {path: len(fixture.hits) for path, fixture in running.items()}
         words = [f for path, own in asked.items() for f in _by_file(path, own, running[path].pid)]
         tool = stack.enter_context(usdt("trace", "--json", *_LONGEST, *words))
-        tool.wait_tracing(timeout=patient(30))  # some 200 sites
+        tool.wait_tracing(timeout=patient(100))  # some 200 sites
         printed = {
             path: _own(asked[path], _fired(fixture)[known[path] :])
             for path, fixture in running.items()

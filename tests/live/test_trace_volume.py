@@ -27,7 +27,7 @@ def test_ten_thousand_sites_attach_at_once(tmp_path: Path) -> None:
         pattern, numbers = "many10k:p?", [number for number in numbers if number % 100 < 10]
     with tracing("-c", f"{path} -n 1", "-o", output, pattern) as tool:
         assert tool.sites == len(numbers)
-        assert tool.process.wait(patient(60)) == 0
+        assert tool.process.wait(patient(100)) == 0
         assert tool.closing == (len(numbers), 0)
     printed = {line["args"][0]: line for line in map(json.loads, tool.lines)}  # by the program
     fired = [(printed[number]["probe"], *printed[number]["args"]) for number in numbers]
@@ -75,10 +75,10 @@ def test_what_does_not_fit_the_buffer_is_counted() -> None:
         tracing("-p", fixture.wait_ready().pid, "--buffer", "4K", "loop:hit") as tool,
     ):
         os.kill(tool.pid, signal.SIGSTOP)  # so that nothing is read meanwhile
-        fixture.fire(timeout=patient(60))
+        fixture.fire(timeout=patient(100))
         os.kill(tool.pid, signal.SIGCONT)
         fixture.finish()
-        tool.finish(timeout=patient(60))
+        tool.finish(timeout=patient(100))
         delivered, lost = tool.closing
     assert lost > 0
     assert delivered + lost == 200_000

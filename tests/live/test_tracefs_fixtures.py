@@ -102,9 +102,9 @@ def _both(running: dict[Path, Fixture]) -> tuple[Hits, Hits, list[str]]:
                 assert not failures, failures[0].error
         for path, program in running.items():
             if path.name != "execer":  # which fires when it ends
-                program.fire(timeout=patient(60))
+                program.fire(timeout=patient(100))
         for program in running.values():
-            program.finish(timeout=patient(60))
+            program.finish(timeout=patient(100))
         one, other = (
             [json.loads(line) for batch in session.drain() for line in batch]
             for session in (bpf, events)
@@ -175,7 +175,7 @@ def _check(programs: Iterable[tuple[str, str]]) -> None:
         for path, program in running.items():
             program.wait_ready()
             if path.name != "execer":
-                program.fire(timeout=patient(60))  # for what it prints: which items are strings
+                program.fire(timeout=patient(100))  # for what it prints: which items are strings
         bpf, events, closing_notes = _both(running)
     assert not [line for line in closing_notes if "not recorded" in line]
     one, other = _of_each(bpf), _of_each(events)

@@ -359,7 +359,7 @@ def test_others_who_count_the_event_go_on_and_count_the_same() -> None:
     done = subprocess.run([*words, "--", *count], capture_output=True, text=True, check=True)
     assert read_events(done.stdout)[0]["count"] == 7
     (line,) = (line for line in done.stderr.splitlines() if "kfree_skb" in line)
-    assert int(line.split(",")[0]) == 7
+    assert int(line.split(",")[0]) >= 7  # other processes' are there as well
 
 
 def _place() -> int:

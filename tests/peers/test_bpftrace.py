@@ -61,7 +61,7 @@ class Peer:
     def stop(self) -> str:
         """End it; what it printed."""
         self.process.send_signal(signal.SIGINT)
-        text, errors = self.process.communicate(timeout=patient(30))
+        text, errors = self.process.communicate(timeout=patient(100))
         assert self.process.returncode == 0, errors
         return text
 
@@ -70,7 +70,7 @@ class Peer:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait(patient(20))
+        self.process.wait(patient(100))
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()

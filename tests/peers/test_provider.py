@@ -114,7 +114,7 @@ def test_bpftrace_sees_the_same_values(tmp_path: Path) -> None:
 def test_bcc_sees_the_same_values_in_a_memfd(bcc: list[str]) -> None:
     with providing("plain") as program, bcc_listening(bcc, program.pid) as peer:
         program.order()
-        out, _ = peer.communicate("\n", timeout=30)
+        out, _ = peer.communicate("\n", timeout=100)
     assert out == "-3 cart -5\n"
 
 
@@ -143,5 +143,5 @@ def test_a_place_that_bcc_has_is_told(bcc: list[str]) -> None:
         with pytest.raises(usdt.TracingError, match="another tracer may have attached here"):
             usdt.attach("shop:plain(arg0)", pid=program.pid)
         program.order()
-        out, _ = peer.communicate("\n", timeout=30)
+        out, _ = peer.communicate("\n", timeout=100)
     assert out == "-3 cart -5\n"

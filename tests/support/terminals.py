@@ -70,5 +70,5 @@ def on_terminal(
                 if once is not None and once[0].encode() in found:
                     once[1]()
                     once = None
-        process.wait(patient(20))
+        process.wait(patient(100))
     return found.decode().replace("\r\n", "\n")
