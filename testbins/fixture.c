@@ -314,7 +314,7 @@ static void parse(int argc, char **argv)
 {
     int letter;
     fixture.all_argv = argv;
-    while ((letter = getopt(argc, argv, "+n:ws:eqt:c:")) != -1) {
+    while ((letter = getopt(argc, argv, "+n:ws:eqt:c:v")) != -1) {
         if (letter == 'n')
             fixture.count = strtoul(optarg, NULL, 0);
         else if (letter == 's')

@@ -1,7 +1,11 @@
-/* Each round forks -c N children (3), which fire; the first of them has a child of its own. */
+/* Each round forks -c N children (3), which fire; the first of them has a child of its own.
+   With -v, one more child shares the memory of its parent, which waits, as after vfork(2). */
+#define _GNU_SOURCE
 #define SDT_USE_VARIADIC 1
 #include <sys/sdt.h>
 
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,9 +13,13 @@
 #include "fixture.h"
 
 static unsigned long children = 3;
+static bool sharing;
+static char stack[1 << 16] __attribute__((aligned(16)));
 
 bool fixture_option(int letter, const char *value)
 {
+    if (letter == 'v')
+        return sharing = true;
     children = strtoul(value, NULL, 0);
     return letter == 'c' && children > 0;
 }
@@ -45,8 +53,24 @@ static void child(int index, unsigned long round)
     _exit(0);
 }
 
+static int share(void *round)
+{
+    FIRE(forker, sharing, (int)getpid(), (unsigned long)round);
+    _exit(0);
+}
+
+static void share_memory(unsigned long round)
+{
+    pid_t pid = clone(share, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, (void *)round);
+    if (pid < 0)
+        fx_die("clone");
+    reap(pid);
+}
+
 void fire(unsigned long round)
 {
+    if (sharing)
+        share_memory(round);
     FIRE(forker, parent, (int)getpid(), round);
     for (unsigned long i = 0; i < children; i++) {
         pid_t pid = fork_or_die();

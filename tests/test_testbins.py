@@ -20,10 +20,11 @@ from skips import need_program
 # Providers that are others' than the program's own: -static brings the C++ library's along.
 _FOREIGN = {"libstdcxx", "libc", "rtld", "libm", "libpthread"}
 
-# Noted, but not hit when nobody traces: guarded by a semaphore, or nowhere.
+# Noted, but not hit when nobody traces: guarded by a semaphore, by an option, or nowhere.
 _SILENT = {
     "sema_shared:guarded",
     "sema_each:guarded",
+    "forker:sharing",
     "oddnotes:dead",
     "oddnotes:in_data",
 }

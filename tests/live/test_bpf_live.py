@@ -326,6 +326,7 @@ _FEATURES = [
     pytest.param(features.have_cookies, (5, 15), id="cookies"),
     pytest.param(features.have_sleepable_uprobes, (6, 0), id="sleepable uprobes"),
     pytest.param(features.have_uprobe_multi, (6, 6), id="uprobe_multi"),
+    pytest.param(features.links_filter_processes, (6, 13), id="links of one process"),
     pytest.param(features.have_batch_operations, (5, 6), id="batches"),
     pytest.param(features.have_raw_cookies, (6, 10), id="cookies of raw tracepoints"),
     pytest.param(features.have_uprobe_pmu, None, id="uprobe PMU"),

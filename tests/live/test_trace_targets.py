@@ -19,6 +19,8 @@ from patience import patient
 from streams import read_events
 from tracing_tools import Tool, leftovers, private, run_usdt, tracing, until, usdt
 
+from usdt.bpf.features import links_filter_processes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -239,6 +241,34 @@ def test_a_thread_stands_for_its_process() -> None:
     assert {event["pid"] for event in events} == {fixture.pid}
     assert {event["tid"] for event in events} == set(tasks) - {fixture.pid}
     assert all(event["args"]["arg2"] == event["tid"] for event in events)
+
+
+def test_a_child_that_shares_the_memory_of_its_process_is_another_process() -> None:
+    with (
+        waiting(build("default", "forker"), "-v", "-n", 2) as fixture,
+        tracing("-p", fixture.pid, "forker:*") as tool,
+    ):
+        fixture.fire()
+        hits = fixture.finish()
+        events = tool.wait_end()
+    assert {hit["pid"] == fixture.pid for hit in of_probe(hits, "forker:sharing")} == {False}
+    own = [hit["probe"] for hit in hits if hit["pid"] == fixture.pid]
+    assert [event["probe"] for event in events] == own
+    assert {event["pid"] for event in events} == {fixture.pid}
+
+
+def test_a_program_compares_process_ids_unless_its_links_do(uprobe_multi: None) -> None:
+    def instructions(*words: object) -> str:
+        done = run_usdt("trace", "-v", "-v", "-d", 0.1, *words, f"{path}:{_COUNT3}")
+        assert done.returncode == 0
+        return done.stderr
+
+    path = build("default", "args")
+    with waiting(path) as one, waiting(path) as two:
+        for kind, compared in (("uprobe_multi", not links_filter_processes()), ("perf-link", True)):
+            text = instructions("--via", kind, "-p", one.pid, "-p", two.pid)
+            found = {pid for pid in (one.pid, two.pid) if f"== {pid:#x} goto" in text}
+            assert found == ({one.pid, two.pid} if compared else set())
 
 
 # ---------------------------------------------------------------- words for files

@@ -128,6 +128,7 @@ class AttachType(enum.IntEnum):
     TRACE_KPROBE_MULTI = 42  # Linux 5.18
     TRACE_UPROBE_MULTI = 48  # Linux 6.6
     TRACE_KPROBE_SESSION = 56  # Linux 6.10
+    TRACE_UPROBE_SESSION = 57  # Linux 6.13
 
 
 class Helper(enum.IntEnum):

@@ -47,6 +47,7 @@ __all__ = (
     "have_user_writes",
     "have_vmlinux_btf",
     "kprobe_session",
+    "links_filter_processes",
     "programs_are_preemptible",
     "takes_loads_from_task",
     "uprobe_syscall_error",
@@ -217,6 +218,22 @@ def have_uprobe_multi() -> bool:
     """BPF_TRACE_UPROBE_MULTI. Linux 6.6, commit 89ae89f53d20."""
     with _empty(attach=AttachType.TRACE_UPROBE_MULTI).load({}) as program:
         return takes_uprobe_multi(program)
+
+
+@functools.cache
+def links_filter_processes() -> bool:
+    """Return whether a uprobe_multi link with a process ID leaves a program nothing to compare.
+
+    Such a link runs its program in all threads of that process, and in no other process, since
+    Linux 6.12 (commit 900f362e2062, "bpf: Fix uprobe multi pid filter check"). Before, it ran in
+    whatever shares the memory of that process, such as a child of vfork(2); and before Linux 6.10
+    (commit 46ba0e49b642, "bpf: fix multi-uprobe PID filtering logic"), in one thread only. What
+    can be tried without a hit is a session link, which is a little newer: Linux 6.13, commit
+    d920179b3d48.
+    """
+    kind = AttachType.TRACE_UPROBE_SESSION
+    with _empty(attach=kind).load({}) as program:
+        return takes_uprobe_multi(program, kind)
 
 
 def _loads(spec: ProgramSpec) -> bool:

@@ -146,15 +146,17 @@ def attach_uprobe_multi(
     *,
     pid: int = 0,
     on_return: bool = False,
+    kind: AttachType = AttachType.TRACE_UPROBE_MULTI,
 ) -> Link:
     """Attach ``program`` to every site of the file at ``path`` in one call.
 
     Args:
-        program: loaded with ``AttachType.TRACE_UPROBE_MULTI``.
+        program: loaded with ``kind`` as its attach type.
         path: the file that the kernel opens; /proc/PID/map_files/… and /proc/self/fd/N work too.
         sites: at least one.
         pid: only in this process (0: in every process).
         on_return: at the functions' returns instead.
+        kind: ``TRACE_UPROBE_SESSION`` for entries and returns (Linux 6.13, commit d920179b3d48).
 
     Raises:
         SyscallError: EINVAL: an offset is not an instruction of the file, or another tracer
@@ -165,7 +167,7 @@ def attach_uprobe_multi(
     link = bpf(
         Command.LINK_CREATE,
         "IIIIPPPPIII4x",
-        *(program.fd.fileno(), 0, AttachType.TRACE_UPROBE_MULTI, 0),
+        *(program.fd.fileno(), 0, kind, 0),
         *(path.encode("utf-8", "surrogateescape") + b"\0", u64_array([s.offset for s in sites])),
         *(u64_array(ref_ctrs) if any(ref_ctrs) else None, u64_array([s.cookie for s in sites])),
         *(number, BPF_F_UPROBE_MULTI_RETURN if on_return else 0, pid),
@@ -354,14 +356,18 @@ def takes_uprobe_events() -> bool:
     return True
 
 
-def takes_uprobe_multi(program: Program) -> bool:
+def takes_uprobe_multi(program: Program, kind: AttachType = AttachType.TRACE_UPROBE_MULTI) -> bool:
     """Return whether a program can be attached by uprobe_multi, by trying it.
+
+    Args:
+        program: the program.
+        kind: as for :func:`attach_uprobe_multi`.
 
     Raises:
         SyscallError: any error that does not answer the question, such as EPERM.
     """
     try:
-        attach_uprobe_multi(program, "/", [UprobeSite(0)]).close()
+        attach_uprobe_multi(program, "/", [UprobeSite(0)], kind=kind).close()
     except SyscallError as err:
         # The kernel checks the program first: EBADF, ENOENT and EISDIR are about the path.
         if err.errno in (errno.EBADF, errno.ENOENT, errno.EISDIR):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from usdt.base.errors import TracingError
 from usdt.bpf.asm.assembler import Assembler, Code, CodeTooLarge
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump, encode
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R9, R10, Alu, Jump, encode
 from usdt.bpf.program import ProgramSpec
 
 
@@ -223,6 +223,42 @@ def test_what_nothing_reaches_is_left_out() -> None:
     assert [opcode for opcode, _, _ in fields(code)] == [0x15, 0x05, 0x18, 0x00, 0x95]
     assert [offset for _, offset, _ in fields(code)] == [1, 2, 0, 0, 0]
     assert code.maps == {2: ("events", R1)}
+
+
+@pytest.mark.parametrize("use", ["nothing", "store", "jump", "operand"])
+def test_a_value_that_nothing_uses_is_not_computed(use: str) -> None:
+    asm = Assembler()
+    start = len(asm)
+    asm.call(14)
+    asm.mov(R9, R0)
+    asm.only_for(R9, start)
+    asm.mov(R1, 9)
+    if use == "store":
+        asm.store(R10, -8, R9)
+    elif use == "jump":
+        asm.jump(Jump.EQ, R9, 0, "end")
+    elif use == "operand":
+        asm.alu(Alu.ADD, R9, 1)
+    asm.label("end")
+    asm.exit()
+    computed = [opcode for opcode, *_ in fields(asm.assemble())][:2] == [0x85, 0xBF]
+    assert computed is (use != "nothing")
+
+
+def test_jumps_pass_over_what_is_not_computed() -> None:
+    asm = Assembler()
+    asm.jump(Jump.EQ, R0, 0, "end")
+    start = len(asm)
+    asm.mov(R9, R0)
+    asm.only_for(R9, start)
+    asm.mov(R0, 0)
+    asm.label("end")
+    asm.exit()
+    assert [(opcode, offset) for opcode, offset, _ in fields(asm.assemble())] == [
+        (0x15, 1),
+        (0xB7, 0),
+        (0x95, 0),
+    ]
 
 
 Step = tuple[str, int]  # "mark", "wide", "branch", "goto" or "exit"; a value or a target

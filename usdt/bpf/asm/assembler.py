@@ -78,6 +78,7 @@ class Assembler:
         self._maps: dict[int, tuple[str, Reg]] = {}
         self._functions: dict[str, Callable[[Assembler], object]] = {}
         self._addresses: dict[int, tuple[str, Reg]] = {}
+        self._optional: list[tuple[int, int, Reg]] = []
         self._unique = 0
 
     def __len__(self) -> int:
@@ -185,6 +186,15 @@ class Assembler:
         self._exits.append(len(self._insns))
         self._insns.append(encode(_EXIT))
 
+    def only_for(self, reg: Reg, start: int) -> None:
+        """Leave out the instructions from ``start`` on if no later one uses ``reg``.
+
+        Args:
+            reg: what they compute, and nothing else.
+            start: index of the first; no jump goes to one of them.
+        """
+        self._optional.append((start, len(self._insns), reg))
+
     def emit_functions(self) -> None:
         """Emit the functions that have not been emitted, and those that they add."""
         while added := [name for name in self._functions if name not in self._labels]:
@@ -198,7 +208,7 @@ class Assembler:
             CodeTooLarge: a label is out of a jump's range.
         """
         self.emit_functions()
-        kept = self._reachable()
+        kept = self._needed(self._reachable())
         new_index = {old: new for new, old in enumerate(kept)}
         insns = [self._insns[index] for index in kept]
         for index, (opcode, dst, src, immediate, label) in self._jumps.items():
@@ -216,6 +226,22 @@ class Assembler:
         starts = (self._labels[name] for name in self._functions)
         functions = tuple(new_index[start] for start in starts if start in new_index)
         return Code(b"".join(insns), maps, functions)
+
+    def _needed(self, reachable: list[int]) -> list[int]:
+        # Without instructions whose result no other one uses.
+        for start, end, reg in self._optional:
+            others = [index for index in reachable if not start <= index < end]
+            if not any(reg in self._registers(index) for index in others):
+                reachable = others
+        return reachable
+
+    def _registers(self, index: int) -> tuple[int, int]:
+        # The two register fields of an instruction; which is which depends on the machine.
+        if index in self._jumps:
+            _, dst, src, *_ = self._jumps[index]
+            return dst, src
+        fields = self._insns[index][1]
+        return fields & 15, fields >> 4
 
     def _reachable(self) -> list[int]:
         # Indices of the reachable instructions, in order. Between two turns, which are jumps,

@@ -53,8 +53,10 @@ def emit_current_process(asm: Assembler, namespace: tuple[int, int] | None, outs
     the current task has no ID in the namespace.
     """
     if namespace is None:
+        start = len(asm)
         asm.call(Helper.GET_CURRENT_PID_TGID)
         asm.mov(R9, R0)
+        asm.only_for(R9, start)
         return
     device, inode = namespace
     asm.mov(R1, device)

@@ -75,6 +75,7 @@ class ProgramLoader:
         sleepable: bool,
         note: str = "",
         table: SiteTable | None = None,
+        filtered: bool = False,
     ) -> Program:
         """Load a program for uprobes.
 
@@ -84,6 +85,7 @@ class ProgramLoader:
             sleepable: whether it may take page faults.
             note: text before the word "program" in ``attach_log``.
             table: what their code has in common, if anything.
+            filtered: whether its links run it in the traced processes only.
 
         Raises:
             CodeTooLarge: too many variants for one program.
@@ -91,7 +93,7 @@ class ProgramLoader:
         """
         code = generate(
             variants if table is None else table.bodies,
-            self._accept,
+            replace(self._accept, pids=()) if filtered else self._accept,
             sleepable=sleepable,
             action=self._action,
             uprobe=True,

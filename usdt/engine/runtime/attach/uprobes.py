@@ -62,7 +62,8 @@ class UprobeAttacher:
         self._may_sleep = may_sleep
         self._failures: list[AttachFailure] = []
         self._done = self._total = 0  # of the requests
-        self._programs: dict[tuple[int, ...], Program] = {}  # by numbers of their variants
+        # By whether their links select the process, and the numbers of their variants.
+        self._programs: dict[tuple[bool, tuple[int, ...]], Program] = {}
         self._shared = SharedCode(())  # of one file
 
     def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
@@ -85,7 +86,7 @@ class UprobeAttacher:
 
     def _attach(self, requests: Sequence[AttachRequest]) -> None:
         progress.report("attaching", self._done, self._total)
-        program = self._program(variants_of(requests))
+        program = self._program(variants_of(requests), requests[0].point.pid)
         try:
             self._link(program, requests)
         except (SyscallError, NotSupported) as err:
@@ -98,24 +99,26 @@ class UprobeAttacher:
             points = tuple(request.point for request in requests)
             self._failures.append(AttachFailure(points, _explained(err, points[0])))
 
-    def _program(self, variants: Sequence[ProgramVariant]) -> Program:
-        numbers = tuple(variant.number for variant in variants)
-        if numbers not in self._programs:
+    def _program(self, variants: Sequence[ProgramVariant], pid: int) -> Program:
+        multi = self._method is UprobeMethod.UPROBE_MULTI
+        filtered = multi and pid != 0 and features.links_filter_processes()
+        key = filtered, tuple(variant.number for variant in variants)
+        if key not in self._programs:
             faultable = any(variant.faultable for variant in variants)
             sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
             note = "sleepable " if sleepable else ""
             if faultable and not sleepable:
                 note = "non-sleepable (memory not paged in will be unreadable) "
-            multi = self._method is UprobeMethod.UPROBE_MULTI
             kind = AttachType.TRACE_UPROBE_MULTI if multi else AttachType.NONE
             program = self._loader.load_for_uprobes(
                 *(variants, kind),
                 sleepable=sleepable,
                 note=note,
                 table=self._shared.table(variants),
+                filtered=filtered,
             )
-            self._programs[numbers] = program
-        return self._programs[numbers]
+            self._programs[key] = program
+        return self._programs[key]
 
     def _link(self, program: Program, requests: Sequence[AttachRequest]) -> None:
         point = requests[0].point
