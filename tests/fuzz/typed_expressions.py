@@ -18,6 +18,7 @@ __all__ = ("Expression", "ExpressionMaker", "State", "aggregated", "as_type")
 
 _TEXTS = ("abc", "", "a", "some longer text", "x y")
 _ARITHMETIC = ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]
+_OF_TRUTHS = ("+", "-", "&", "|", "^")  # of two truths they give one
 _ORDER = ["==", "!=", "<", "<=", ">", ">="]
 _CASTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 _MOST = (1 << 63) - 1  # as a minimum, and the least number as a maximum, it is no number yet
@@ -181,7 +182,10 @@ class ExpressionMaker:
             left = one.value(state)
             return _arithmetic(op, as_type(left, type_), as_type(two.value(state), right), type_)
 
-        return Expression(f"({one.text} {op} {two.text})", type_, value)
+        text = f"({one.text} {op} {two.text})"
+        if one.type == two.type == "bool" and op in _OF_TRUTHS:
+            return Expression(text, "bool", lambda s: bool(value(s)))
+        return Expression(text, type_, value)
 
     def _order(self, depth: int, effects: bool) -> Expression:
         one, two = self.number(depth, effects=effects), self.number(depth, effects=effects)

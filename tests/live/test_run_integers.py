@@ -73,6 +73,14 @@ _BODIES = {
         """,
         "False False True True True True",
     ),
+    "processes are 32 bits": (
+        """
+        $n = (int64)-2; print($n > pid); print($n > tid); print(pid > $n); print($n < pid(init));
+        print($n < uid); print(sizeof(pid)); print(sizeof(tid)); print(sizeof(uid));
+        print(pid << 32 >> 32 == tid(curr_ns)); print(pid - pid - 1);
+        """,
+        "False False True True False 4 4 8 True -1",
+    ),
     "truths": (
         """
         $t = true; $f = false; print($t + $t); print($t - $t); print($t & $f); print($t | $f);

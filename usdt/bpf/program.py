@@ -29,6 +29,7 @@ _LOG_SIZE = 1 << 20
 _REFUSED = (errno.EACCES, errno.EINVAL, errno.E2BIG, errno.ENOSPC, errno.EFAULT)
 _INFO = struct.Struct("=208xQ")  # struct bpf_prog_info: recursion_misses
 _COST = struct.Struct("=192xQQ")  # run_time_ns, run_cnt
+_MOST_INSTRUCTIONS = 4096  # BPF_MAXINSNS, which a kernel allows to everybody
 _RUN_TIME = 0  # BPF_STATS_RUN_TIME
 _NO_JIT = (
     "this kernel's JIT compiler lacks an instruction that its interpreter has; let it interpret:"
@@ -89,6 +90,8 @@ class ProgramSpec:
             # Kernels before 5.11 charge programs to RLIMIT_MEMLOCK; see maps.py.
             if err.errno == errno.EPERM and raise_memlock():
                 return Program(FD(self._load(insns, None)))
+            if err.errno == errno.E2BIG and len(insns) // 8 > _MOST_INSTRUCTIONS:
+                raise SyscallError(err.errno, err.call, _too_long(len(insns) // 8)) from err
             if err.errno in _REFUSED:
                 # Load it once more to get the log, which costs time and memory.
                 self._explain(insns, err.errno)
@@ -133,6 +136,10 @@ class ProgramSpec:
             *(name.encode()[:15], 0, self.attach_type),
             *traced,
         )
+
+
+def _too_long(count: int) -> str:
+    return f"{count} instructions; the kernel takes at most 1000000, without CAP_BPF 4096"
 
 
 @functools.cache

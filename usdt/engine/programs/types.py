@@ -22,6 +22,7 @@ __all__ = (
     "BOOLEAN",
     "INT64",
     "NOTHING",
+    "UINT32",
     "UINT64",
     "Aggregate",
     "AggregateType",
@@ -80,6 +81,7 @@ class IntegerType:
 
 
 INT64 = IntegerType(8, signed=True)
+UINT32 = IntegerType(4, signed=False)
 UINT64 = IntegerType(8, signed=False)
 BOOLEAN = IntegerType(1, signed=False, shown=ShownAs.BOOLEAN)
 

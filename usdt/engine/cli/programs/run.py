@@ -86,7 +86,8 @@ def _list(values: dict[str, Any]) -> int:
 
 
 def _source(values: dict[str, Any]) -> tuple[Source, list[str]]:
-    from usdt.engine.programs.syntax.source import Source  # noqa: PLC0415 - not for --help
+    from usdt.engine.programs.syntax.parser import MAX_LENGTH  # noqa: PLC0415 - not for --help
+    from usdt.engine.programs.syntax.source import Source  # noqa: PLC0415
 
     words = list(values["words"])
     if values["text"] is not None:
@@ -95,11 +96,13 @@ def _source(values: dict[str, Any]) -> tuple[Source, list[str]]:
     if path is None:
         raise click.UsageError("expected a SCRIPT, or a program with -e")
     words.remove(path)
+    most = MAX_LENGTH + 1  # files such as /dev/zero have no end
     if path == "-":
-        return Source(sys.stdin.read(), "standard input"), words
+        return Source(sys.stdin.read(most).removeprefix("\ufeff"), "standard input"), words
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - pathlib costs an import
-            return Source(file.read(), path), words
+        # Editors of Windows begin files with a byte order mark.
+        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:  # noqa: PTH123 - pathlib costs an import
+            return Source(file.read(most), path), words
     except OSError as err:
         raise TargetError(f"failed to open file '{path}': {err.strerror}") from err
 

@@ -26,6 +26,7 @@ from usdt.engine.programs.typed import CallHelper, Comm, MakeTuple, Scalar, Stac
 from usdt.engine.programs.types import (
     BOOLEAN,
     INT64,
+    UINT32,
     UINT64,
     IntegerType,
     PointerType,
@@ -107,7 +108,8 @@ class BuiltinChecker(OperatorChecker):
     def _builtin(self, name: str, node: tree.Expression) -> Value | None:
         name = name.removeprefix("__builtin_")  # bpftrace's names behind those of its library
         if name in _ENGINE:
-            return Scalar(Builtin(name, _NODE_TYPES[name]), UINT64)
+            kind = UINT32 if name in ("pid", "tid") else UINT64  # the types that bpftrace has
+            return Scalar(Builtin(name, _NODE_TYPES[name]), kind)
         if name.startswith("arg") and name[3:].isdigit():
             return self.named(name, node)
         if name in ("ppid", "pcomm"):

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 __all__ = ("Conversion", "check_format", "check_kernel_format", "conversions")
 
 _CONVERSION = re.compile(
-    r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?:\.(?P<precision>\d*))?(?P<size>hh|h|ll|l|j|z|t)?"
-    r"(?P<letter>r[xh]|gr|[%a-zA-Z])"
+    r"%(?P<flags>[-+ #0]*)(?P<width>[0-9]*)(?:\.(?P<precision>[0-9]*))?"
+    r"(?P<size>hh|h|ll|l|j|z|t)?(?P<letter>r[xh]|gr|[%a-zA-Z])"
 )
 _NUMBERS = frozenset((*"duixXocp", "gr"))
+_MOST_WIDTH = 16384  # characters; a hit would print more than a value can have
 _OF_KERNEL, _MOST_OF_KERNEL = "duixps", 3  # conversions of bpf_trace_printk(), and values
 
 
@@ -53,7 +54,7 @@ def conversions(text: str) -> list[Conversion]:
     """Return the conversions of a format.
 
     Raises:
-        ValueError: a percent sign does not begin one.
+        ValueError: a percent sign does not begin one, or a width or precision is too large.
     """
     found: list[Conversion] = []
     before = ""
@@ -71,6 +72,8 @@ def conversions(text: str) -> list[Conversion]:
             raise ValueError(f"found {match[0]!r}, which is no conversion of printf()")
         letter, flags, width = match["letter"], match["flags"], match["width"]
         precision, size = match["precision"], match["size"] or ""
+        if any(len(one) > 5 or int(one) > _MOST_WIDTH for one in (width, precision) if one):
+            raise ValueError(f"found {match[0]!r}: widths and precisions are at most {_MOST_WIDTH}")
         found.append(Conversion(before, letter, flags, width, precision, size))
         before = ""
     return [*found, Conversion(before + text[at:])]

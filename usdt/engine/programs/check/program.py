@@ -8,6 +8,7 @@ from usdt.base.errors import LanguageError, ProgramError, TracingError
 from usdt.base.frozen import frozen
 from usdt.engine.programs.check.statements import StatementChecker
 from usdt.engine.programs.codegen.action import ProbeBody, scratch_size
+from usdt.engine.programs.codegen.frame import ValuesTooLarge
 from usdt.engine.programs.codegen.kernels import check_kernel
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _bodies(state: ProgramState, checks: Sequence[_Check]) -> list[ProbeBody]:
         ):
             made.append(made[-1])
         else:
-            made.append(_body(one.statements, site))
+            made.append(_body(state, one.probe, one.statements))
     return made
 
 
@@ -129,12 +130,16 @@ def check_one(state: ProgramState, one: ProbeAt) -> ProbeBody:
     if state.changes != before:
         reason = f"{one.site.probe}: its values are larger than those of the maps in use"
         raise state.error(one.probe.start, reason)
-    return _body(statements, one.site)
+    return _body(state, one, statements)
 
 
-def _body(statements: tuple[Statement, ...], site: Site) -> ProbeBody:
+def _body(state: ProgramState, one: ProbeAt, statements: tuple[Statement, ...]) -> ProbeBody:
+    site = one.site
     check_kernel(statements, iterator=site.kind == "iter")
-    scratch = scratch_size(statements, kernel=site.kernel)
+    try:
+        scratch = scratch_size(statements, kernel=site.kernel)
+    except ValuesTooLarge as err:
+        raise state.error(one.probe.start, f"{site.probe}: {err}") from err
     return ProbeBody(statements, site.kernel, scratch, iterates=site.kind == "iter")
 
 

@@ -65,6 +65,7 @@ def scratch_size(statements: Sequence[Statement], *, kernel: bool) -> int:
 
     Raises:
         TracingError: they need more stack than there is.
+        ValuesTooLarge: their values are larger than instructions reach.
     """
     asm = Assembler()
     frame = Frame(_depth(statements), scratch=True)

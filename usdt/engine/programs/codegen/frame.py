@@ -32,6 +32,8 @@ __all__ = (
     "ZERO_SLOT",
     "Frame",
     "Place",
+    "ValuesTooLarge",
+    "check_size",
 )
 
 TASK_SLOT = PIDNS_SLOT - 8  # pid_tgid
@@ -47,6 +49,22 @@ _FOR_TEMPORARIES = 96  # bytes of the stack that variables leave
 _SMALL = 64  # bytes of values that may be on the stack
 
 SCRATCH_START = 8  # the first word says whether the entry is taken
+_MOST_BYTES = 1 << 15  # instructions reach less from a register, as offsets are signed
+
+
+class ValuesTooLarge(TracingError):  # noqa: N818 - what is wrong, as NotSupported
+    """The values of a probe have more bytes than its instructions reach."""
+
+
+def check_size(size: int, what: str) -> None:
+    """Check the bytes behind an address that values are reached from.
+
+    Raises:
+        ValuesTooLarge: instructions do not reach the last of them.
+    """
+    if size > _MOST_BYTES:
+        most = f"at most {_MOST_BYTES}: set max_strlen, or divide the values"
+        raise ValuesTooLarge(f"{what} {size} bytes, {most}")
 
 
 @frozen
@@ -156,8 +174,13 @@ class Frame:
         return Place(R10, low - size)  # of the main function
 
     def in_scratch(self, size: int) -> Place:
-        """Take bytes of scratch memory."""
+        """Take bytes of scratch memory.
+
+        Raises:
+            ValuesTooLarge: as :func:`check_size`.
+        """
         start = self._scratch
         self._scratch += size
+        check_size(self._scratch, "its values have")
         self._most_scratch[0] = max(self._most_scratch[0], self._scratch)
         return Place(R7, start)

@@ -17,6 +17,7 @@ from usdt.engine.programs.codegen.frame import (
     TASK_SLOT,
     Frame,
     Place,
+    check_size,
 )
 from usdt.engine.programs.codegen.names import map_name, walked_name
 from usdt.engine.programs.codegen.strings import emit_concatenated, emit_path
@@ -197,6 +198,7 @@ class StatementEmitter(ValueEmitter):
         asm = self.asm
         sent, full = asm.new_label("sent"), asm.new_label("full")
         *offsets, size = statement.event.offsets
+        check_size(size, "what one call prints has")
         outer = self.numbers.push(R8) if self._writing else None
         before, self._writing = self._writing, True
         groups = self.options.groups

@@ -78,7 +78,7 @@ def parse_program(
         ProgramError: it is not valid; the error names the file, the line and the column.
     """
     if len(source.text) > MAX_LENGTH:
-        reason = f"{len(source.text)} characters are too many: a program has at most {MAX_LENGTH}"
+        reason = f"a program has at most {MAX_LENGTH} characters, this one has more"
         raise source.error(0, reason)
     clean = preprocess(source, _PREDEFINED, read_header, headers)
     return _ProgramParser(source, clean.text, clean.defines).program()

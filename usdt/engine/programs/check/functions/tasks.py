@@ -12,7 +12,7 @@ from usdt.engine.programs.check.nodes import constant
 from usdt.engine.programs.included.constants import constants
 from usdt.engine.programs.syntax import tree
 from usdt.engine.programs.typed import CallHelper, Evaluate
-from usdt.engine.programs.types import INT64, UINT64
+from usdt.engine.programs.types import INT64, UINT32
 from usdt.procfs.namespaces import nested_pid_namespace
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class TaskFunctions(FunctionChecker):
             return self.builtin(node.function, node)
         high = node.function == "pid"
         call = CallHelper(Helper.GET_CURRENT_PID_TGID, low=not high, high=high)
-        return self.step(call, UINT64)
+        return self.step(call, UINT32)
 
     def _call_ppid(self, node: tree.Call) -> Value:
         return self._of_task(node, "real_parent", "tgid")
