@@ -1,4 +1,4 @@
-"""``usdt cache``: what is kept between runs of debug information and the kernel; clearing it."""
+"""``usdt cache``: what is kept between runs, most of it of debug information; clearing it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from usdt.dwarf.units import cache as files
 __all__ = ("cache",)
 
 _KINDS = {
+    "archive": "the toolkit as usdt fleet sends it",
     "index": "functions, types and variables of files, by name",
     "positions": "where the kernel's types are, until the next boot",
     "section": "decompressed debug information",
@@ -26,7 +27,7 @@ _KINDS = {
 @click.argument("action", required=False, type=click.Choice(["clear"]))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def cache(action: str | None, *, as_json: bool) -> None:
-    """Show what is kept of debug information between runs; with clear, delete it.
+    """Show what is kept between runs, most of it of debug information; with clear, delete it.
 
     It is below $XDG_CACHE_HOME (~/.cache), of limited size, and made anew where it is missing.
     """

@@ -75,7 +75,7 @@ _COMMANDS = {
     "attach": ("usdt.cli.attach:attach", "Attach a pinned BPF program to a probe."),
     "decode": ("usdt.cli.files.decode:decode", "Decode argument specs, for any CPU."),
     "features": ("usdt.cli.features:features", "Show what this kernel supports."),
-    "cache": ("usdt.cli.cache:cache", "Show what is kept of debug information, or clear it."),
+    "cache": ("usdt.cli.cache:cache", "Show what is kept between runs, or clear it."),
     "schema": ("usdt.cli.schema:schema", "Print the JSON Schema of what --json prints."),
     "examples": ("usdt.cli.examples:examples", "Show example programs that use the Python API."),
 }

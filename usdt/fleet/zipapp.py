@@ -9,7 +9,9 @@ import hashlib
 import io
 import os
 import re
+import sys
 import zipfile
+import zlib
 from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -21,9 +23,10 @@ from usdt.base.version import COMMIT_FILE, commit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("App", "build_app")
+__all__ = ("App", "AppSources", "build_app")
 
 _PACKAGES = ("click", "elftools", "kprobe", "usdt")
+_OPENINGS = tuple(f"{package}/__init__.py" for package in _PACKAGES)
 _DISTRIBUTIONS = ("click", "pyelftools", "usdt-toolkit")
 _LICENCE = re.compile(r"[\w.-]+\.dist-info/(?:.*/)?((?:LICEN[CS]E|COPYING)[\w.-]*)")
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive can have
@@ -61,6 +64,72 @@ class App:
     content: bytes
     digest: str
 
+    @classmethod
+    def of(cls, content: bytes) -> App:
+        """Return it for its bytes."""
+        return cls(content, hashlib.sha256(content).hexdigest())
+
+
+@frozen
+class AppSources:
+    """What an archive is made of.
+
+    Attributes:
+        files: the name in the archive, and the path, of each file.
+        texts: the contents of further entries, by name.
+    """
+
+    files: tuple[tuple[str, str], ...]
+    texts: dict[str, bytes]
+
+    @classmethod
+    def find(cls) -> AppSources:
+        """Find the installed packages.
+
+        Raises:
+            TargetError: a package is not installed as files.
+        """
+        texts = {**dict(_licences()), "__main__.py": _MAIN.encode()}
+        built_from = commit()
+        if built_from:
+            texts[f"usdt/{COMMIT_FILE}"] = f"{built_from}\n".encode()
+        return cls(tuple(_files()), texts)
+
+    @property
+    def places(self) -> str:
+        """The folders of the packages: another installation has others."""
+        return " ".join(path for name, path in self.files if name in _OPENINGS)
+
+    def state(self) -> bytes:
+        """Return 32 bytes that are others when a file or a text has changed; no file is read.
+
+        Raises:
+            OSError: a file is gone.
+        """
+        found = hashlib.sha256(f"{sys.version} {zlib.ZLIB_RUNTIME_VERSION}".encode())
+        for name, path in self.files:
+            about = os.stat(path)  # noqa: PTH116 - text
+            # The time of the last change of the inode: a copied file may have its original's mtime.
+            times = about.st_mtime_ns, about.st_ctime_ns
+            found.update(f"\n{name}\t{about.st_size} {times} {about.st_ino}".encode())
+        for name, text in sorted(self.texts.items()):
+            found.update(f"\n{name}\t{len(text)}\t".encode() + text)
+        return found.digest()
+
+    def pack(self) -> App:
+        """Build the archive."""
+        contents = {}
+        for name, path in self.files:
+            with open(path, "rb") as file:  # noqa: PTH123 - text
+                contents[name] = file.read()
+        contents |= self.texts
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            _add(archive, "__main__.py", contents.pop("__main__.py"))
+            for name, content in sorted(contents.items()):
+                _add(archive, name, content)
+        return App.of(buffer.getvalue())
+
 
 def build_app() -> App:
     """Build the archive from the installed packages.
@@ -68,20 +137,7 @@ def build_app() -> App:
     Raises:
         TargetError: a package is not installed as files.
     """
-    contents = dict(_licences())
-    for name, path in _files():
-        with open(path, "rb") as file:  # noqa: PTH123 - text
-            contents[name] = file.read()
-    built_from = commit()
-    if built_from:
-        contents[f"usdt/{COMMIT_FILE}"] = f"{built_from}\n".encode()
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        _add(archive, "__main__.py", _MAIN.encode())
-        for name, content in sorted(contents.items()):
-            _add(archive, name, content)
-    content = buffer.getvalue()
-    return App(content, hashlib.sha256(content).hexdigest())
+    return AppSources.find().pack()
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.terminal.columns import cut
 from usdt.cli.fleet.far_command import Answer
+from usdt.cli.fleet.kept_app import kept_app
 from usdt.engine.cli.aggregates.live_display import LiveDisplay
 from usdt.engine.cli.click_group import plural, say
 from usdt.engine.merge.event_text import EventText
@@ -21,7 +22,6 @@ from usdt.fleet.answers import Answers
 from usdt.fleet.attendance import attendance, attendance_lines, message_lines
 from usdt.fleet.machine import Machine
 from usdt.fleet.merged import Merged
-from usdt.fleet.zipapp import build_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +82,7 @@ class Run:
             and not (self.as_json or values["output"] or command.folded or values["clean"])
         )
         self.display = LiveDisplay(output)
-        self.app = build_app()
+        self.app = kept_app()
 
     def run(self) -> int:
         """Ask all machines; return the exit code."""
