@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from debug_programs import compiled
 from fixtures import build
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import replace
 from usdt.engine.language.parser import parse_probe
 from usdt.procfs.mapped_files import file_identity
-from usdt.targets.probe_finders import FoundPoints, UsdtFinder
+from usdt.targets.probe_finders import FoundPoints, FunctionFinder, UsdtFinder
 from usdt.targets.traced_files import KnownFiles, TracedFile
 
 if TYPE_CHECKING:
@@ -64,3 +66,20 @@ def test_a_program_that_is_gone_when_it_is_attached(tmp_path: Path) -> None:
     assert anywhere.find(file, session) == FoundPoints()
     with pytest.raises(TargetError, match="cannot be opened: No such file"):
         named.find(file, session)
+
+
+def test_a_program_whose_functions_are_known_and_that_is_gone(tmp_path: Path) -> None:
+    path = compiled(tmp_path, "gcc")
+    file = traced(path)
+    probe = f"uprobe:{tmp_path}/p*:main(no_such_name)"
+    session = cast("BpfSession", None)  # a single function is no reason to ask it
+    finder = FunctionFinder(parse_probe(probe), ())
+    (why,) = map(str, finder.find(file, session).refused)
+    assert "no_such_name" in why
+    path.unlink()
+    assert finder.find(file, session) == FoundPoints()
+    named = FunctionFinder(parse_probe(f"uprobe:{path}:main(no_such_name)"), ())
+    with pytest.raises(TargetError, match="cannot be opened: No such file"):
+        named.find(file, session)
+    del finder
+    gc.collect()  # debug information closes its files when it is freed

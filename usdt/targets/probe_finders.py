@@ -82,6 +82,10 @@ class _Finder:
         path = self.text.path
         return path is None or not self.any_file or matches_file(path, file.path)
 
+    def passes_over(self, file: TracedFile) -> bool:
+        """Return whether a file is gone that nobody named: the process that led to it has ended."""
+        return self.any_file and not os.path.exists(file.open_path)  # noqa: PTH110 - no import
+
 
 class UsdtFinder(_Finder):
     """The finder of a USDT probe, or of several that a pattern matches.
@@ -149,9 +153,9 @@ class UsdtFinder(_Finder):
         try:
             points, refused = attachable(probes, file.path, file.open_path, file.pid, self._items)
         except TargetError:
-            if not self.any_file or os.path.exists(file.open_path):  # noqa: PTH110 - no import
+            if not self.passes_over(file):
                 raise
-            return FoundPoints()  # its process has ended, and nothing else leads to the file
+            return FoundPoints()
         self.found = True
         return FoundPoints(points, refused, declared_arguments(probes) if points else 0)
 
@@ -209,7 +213,7 @@ class FunctionFinder(_Finder):
         try:
             return self._points(file, session)
         except TracingError as err:  # other files may have what the items need
-            return FoundPoints((), [err])
+            return FoundPoints() if self.passes_over(file) else FoundPoints((), [err])
 
     def _points(self, file: TracedFile, session: BpfSession) -> FoundPoints:
         points = self._request.points(file.path, file.open_path, file.pid)

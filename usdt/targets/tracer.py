@@ -251,7 +251,8 @@ class Tracer(Closeable):
                 finder.sites += added
                 known.attached = True
                 self._quirks.attached(file, {point.probe for point in found.points})
-                failures += [failure.error for failure in refused]
+                if not (refused and finder.passes_over(file)):
+                    failures += [failure.error for failure in refused]
         if failures and self.attached == before:
             raise failures[0]
         self.notices += [f"not attached: {error}" for error in failures]
