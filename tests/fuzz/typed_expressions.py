@@ -74,6 +74,20 @@ def _as_one_type(one: Expression, two: Expression) -> str:
     return "uint64" if "uint64" in (one.type, two.type) else "int64"
 
 
+def _in_one_type(op: str, one: Expression, two: Expression) -> tuple[str, Expression, Expression]:
+    # The type that two numbers are computed in. Beside a signed number the type depends on whether
+    # that is a constant, so that the unsigned one is cast.
+    unsigned = [side.type.startswith("uint") for side in (one, two)]
+    if op == "-" or not any(unsigned):
+        return "int64", one, two
+    if all(unsigned) or "bool" in (one.type, two.type) or op in ("/", "%"):
+        return "uint64", one, two
+    return "int64", *(
+        Expression(f"(int64)({side.text})", "int64", side.value) if cast else side
+        for side, cast in zip((one, two), unsigned, strict=True)
+    )
+
+
 def _arithmetic(op: str, a: int, b: int, type_: str) -> int:
     match op:
         case "+":
@@ -173,7 +187,7 @@ class ExpressionMaker:
 
     def operation(self, op: str, one: Expression, two: Expression) -> Expression:
         """Two numbers and an operator."""
-        type_ = _as_one_type(one, two)
+        type_, one, two = _in_one_type(op, one, two)
         right = type_
         if op in ("<<", ">>"):
             type_, right = "uint64" if one.type == "uint64" else "int64", "int64"

@@ -71,6 +71,13 @@ def test_a_byte_order_mark_is_no_part_of_a_script(given: str, tmp_path: Path) ->
     assert done.stdout.splitlines()[0] == "read", done.stderr
 
 
+def test_a_closed_standard_input_has_no_script() -> None:
+    command = ["sh", "-c", 'exec "$0" run - <&-', _COMMAND]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == "Error: standard input is closed: there is no script\n"
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize("conversion", ["%99999999999999999999s", "%.16385s", "%-16385d"])
 def test_widths_without_bounds(run: Run, conversion: str) -> None:
     with pytest.raises(ProgramError, match="widths and precisions are at most 16384"):

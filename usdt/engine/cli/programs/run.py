@@ -96,15 +96,15 @@ def _source(values: dict[str, Any]) -> tuple[Source, list[str]]:
     if path is None:
         raise click.UsageError("expected a SCRIPT, or a program with -e")
     words.remove(path)
-    most = MAX_LENGTH + 1  # files such as /dev/zero have no end
-    if path == "-":
-        return Source(sys.stdin.read(most).removeprefix("\ufeff"), "standard input"), words
+    name, file = ("standard input", 0) if path == "-" else (path, path)
+    if file == 0 and sys.stdin is None:  # the number may be that of another file
+        raise TargetError("standard input is closed: there is no script")
     try:
-        # Editors of Windows begin files with a byte order mark.
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:  # noqa: PTH123 - pathlib costs an import
-            return Source(file.read(most), path), words
+        # Editors of Windows begin files with a byte order mark; /dev/zero has no end.
+        with open(file, encoding="utf-8-sig", errors="surrogateescape", closefd=file != 0) as text:
+            return Source(text.read(MAX_LENGTH + 1), name), words
     except OSError as err:
-        raise TargetError(f"failed to open file '{path}': {err.strerror}") from err
+        raise TargetError(f"failed to open file '{name}': {err.strerror}") from err
 
 
 def _run(values: dict[str, Any], prepared: PreparedProgram) -> int:
