@@ -26,6 +26,7 @@ _NEEDS = {
     UprobeMethod.UPROBE_MULTI: "uprobe_multi",
     UprobeMethod.PERF_LINK: "cookies",
     UprobeMethod.PERF_EVENT: "uprobe_pmu",
+    UprobeMethod.UPROBE_EVENTS: "uprobe_pmu",
 }
 
 _SOURCE = r"""

@@ -36,6 +36,7 @@ def needed(request: pytest.FixtureRequest, via: UprobeMethod) -> None:
         UprobeMethod.UPROBE_MULTI: "uprobe_multi",
         UprobeMethod.PERF_LINK: "cookies",
         UprobeMethod.PERF_EVENT: "uprobe_pmu",
+        UprobeMethod.UPROBE_EVENTS: "uprobe_pmu",
     }
     request.getfixturevalue(names[via])
 

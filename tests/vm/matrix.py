@@ -300,6 +300,7 @@ QUICK: tuple[str, ...] = tuple(
         "test_bpf_links.py::test_a_perf_event_alone_brings_addresses_and_no_cookies",
         "test_bpf_links.py::test_semaphores_are_raised_while_a_link_lives",
         "test_bpf_links.py::test_returns_are_probed_as_well",
+        "test_uprobe_events.py::test_events_are_those_of_other_methods[False]",
         "test_manager.py::test_ids_come_back_in_the_order_of_a_stack",
         "test_manager.py::test_every_hit_finds_its_spec",
         "test_manager.py::test_a_full_map_refuses_before_anything_is_attached",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = (
+    "best_perf_method",
     "best_uprobe_method",
     "expects_user_writes",
     "have_ancestor_cgroups",
@@ -265,6 +266,15 @@ def best_uprobe_method() -> UprobeMethod:
     """
     if have_uprobe_multi():
         return UprobeMethod.UPROBE_MULTI
+    return best_perf_method()
+
+
+def best_perf_method() -> UprobeMethod:
+    """Return the newest method by which each site is a perf event of its own.
+
+    Raises:
+        NotSupported: there is none.
+    """
     if not have_uprobe_pmu():
         raise NotSupported("the uprobe PMU", (4, 17))
     return UprobeMethod.PERF_LINK if have_cookies() else UprobeMethod.PERF_EVENT

@@ -77,6 +77,7 @@ class UprobeMethod(enum.StrEnum):
     UPROBE_MULTI = "uprobe_multi"
     PERF_LINK = "perf-link"
     PERF_EVENT = "perf-event"
+    UPROBE_EVENTS = "uprobe_events"  # tracefs; for many sites, where there is no uprobe_multi
 
 
 @frozen
@@ -210,24 +211,28 @@ def attach_uprobe_perf(
     return connect_perf_event(event, program, site.cookie if cookies else None)
 
 
-def attach_tracepoint(program: Program, event_id: int, *, cookie: int | None = None) -> Link:
-    """Attach ``program`` to an event of the kernel, on every CPU and in every process.
+def attach_tracepoint(
+    program: Program, event_id: int, *, cookie: int | None = None, pid: int = 0
+) -> Link:
+    """Attach ``program`` to an event of the kernel, on every CPU.
 
     The program's context is the event's record, less its first eight bytes (Linux 4.7, commit
     98b5c2c65c29). The kernel does not run it while another BPF program runs on the same CPU
     (trace_call_bpf()). Closing waits for a grace period, one link after the other.
 
     Args:
-        program: of ``ProgType.TRACEPOINT``.
+        program: of ``ProgType.TRACEPOINT``; for an event that is a probe, ``ProgType.KPROBE``.
         event_id: the number in the event's ``id`` file in tracefs.
         cookie: the value of bpf_get_attach_cookie(); None: attach without a cookie.
+        pid: only in this process (0: in every process).
 
     Raises:
         NotSupported: a cookie was given, and the kernel has no BPF cookies.
         SyscallError: EACCES: the program reads beyond the event's record; EINVAL: no such event;
             ENODEV and others: the kernel refuses this event.
     """
-    return connect_perf_event(open_probe_event(_PERF_TYPE_TRACEPOINT, event_id), program, cookie)
+    event = open_probe_event(_PERF_TYPE_TRACEPOINT, event_id, pid=pid)
+    return connect_perf_event(event, program, cookie)
 
 
 def attach_raw_tracepoint(program: Program, name: str, *, cookie: int = 0) -> Link:

@@ -111,15 +111,23 @@ def define_event(root: Path, file: str, line: str, name: str) -> DefinedEvent:
     return DefinedEvent(file, name)
 
 
-def remove_event(root: Path, event: DefinedEvent) -> None:
+def remove_event(root: Path, event: DefinedEvent, file: int | None = None) -> None:
     """Remove an event; idempotent.
+
+    Args:
+        root: mount point of tracefs.
+        event: the event.
+        file: a descriptor of its file, if that is open.
 
     Raises:
         SyscallError: EBUSY: the event is in use.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            _append(root / event.file, f"-:{event.name}")
+            if file is None:
+                _append(root / event.file, f"-:{event.name}")
+            else:
+                os.write(file, f"-:{event.name}\n".encode())
         except FileNotFoundError:
             return
         except OSError as err:

@@ -70,7 +70,10 @@ __all__ = (
 _CGROUP_OPTIONS: tuple[Literal["container", "pod", "unit", "cgroup"], ...]
 _CGROUP_OPTIONS = "container", "pod", "unit", "cgroup"
 # Attach methods of uprobes and of kernel functions. Probes ignore methods of other kinds.
-_METHODS = ["uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event", "kprobe_events"]
+_METHODS = [
+    *("uprobe_multi", "fentry", "kprobe_multi", "perf-link", "perf-event"),
+    *("uprobe_events", "kprobe_events"),
+]
 
 
 @frozen

@@ -69,7 +69,7 @@ def _attach(trace: TraceOptions) -> tuple[str, ...]:
     # CAP_SYS_ADMIN is much more than tracing needs: only for who cannot do without it.
     permitted = capability_set("CapPrm:")
     enough = all(permitted >> CAPABILITIES[name] & 1 for name in ("CAP_BPF", "CAP_PERFMON"))
-    events = trace.via in (UprobeMethod.PERF_LINK, UprobeMethod.PERF_EVENT)
+    events = trace.via in {*UprobeMethod} - {UprobeMethod.UPROBE_MULTI}
     if enough and not events and have_uprobe_multi():
         return ("CAP_BPF",)
     return ("CAP_BPF", "CAP_SYS_ADMIN")

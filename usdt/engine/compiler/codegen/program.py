@@ -78,7 +78,8 @@ def generate(
         reject_result: the value for processes that are not traced; None: ``result``.
         uprobe: whether the program is attached to uprobes.
         first_row: if the variants are bodies of a
-            :class:`usdt.engine.compiler.site_numbers.SiteTable`, its ``first``.
+            :class:`usdt.engine.compiler.site_numbers.SiteTable`, its ``first``. With a
+            ``dispatch``, its key is the index of the row.
 
     Raises:
         CodeTooLarge: there are too many variants for one program.
@@ -93,12 +94,18 @@ def generate(
     _filter_tasks(asm, task_filter, reject if reject_result is None else _REJECT)
     if ending is not None:
         asm.store(R10, ENTRY_STATE_SLOT, 0)
-    if dispatch is not None:
+    if first_row is not None:
+        if dispatch is None:
+            asm.mov(R1, R6)
+            asm.call(Helper.GET_ATTACH_COOKIE)
+            asm.add(R0, -first_row)
+        else:
+            dispatch.emit(asm)
+        _emit_find_row(asm)
+        _emit_search(asm, [(variant.number, variant.number) for variant in variants])
+    elif dispatch is not None:
         dispatch.emit(asm)
         _emit_search(asm, sorted(dispatch.keys))
-    elif first_row is not None:
-        _emit_find_row(asm, first_row)
-        _emit_search(asm, [(variant.number, variant.number) for variant in variants])
     elif len(variants) > 1:
         asm.mov(R1, R6)
         asm.call(Helper.GET_ATTACH_COOKIE)
@@ -204,11 +211,8 @@ def _emit_any_process(asm: Assembler, namespace: tuple[int, int] | None) -> None
         asm.label("numbered")
 
 
-def _emit_find_row(asm: Assembler, first: int) -> None:
-    # Leave the index of the body in r0.
-    asm.mov(R1, R6)
-    asm.call(Helper.GET_ATTACH_COOKIE)
-    asm.add(R0, -first)
+def _emit_find_row(asm: Assembler) -> None:
+    # Replace the index of the row in r0 by that of its body.
     asm.store(R10, KEY_SLOT, R0, 4)
     emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, SITE_ROWS)
     asm.jump(Jump.EQ, R0, 0, EXIT)

@@ -76,6 +76,7 @@ class ProgramLoader:
         note: str = "",
         table: SiteTable | None = None,
         filtered: bool = False,
+        select: VariantDispatch | None = None,
     ) -> Program:
         """Load a program for uprobes.
 
@@ -86,6 +87,8 @@ class ProgramLoader:
             note: text before the word "program" in ``attach_log``.
             table: what their code has in common, if anything.
             filtered: whether its links run it in the traced processes only.
+            select: how it finds the variant that was hit, or the row of the table; None uses the
+                attach cookie.
 
         Raises:
             CodeTooLarge: too many variants for one program.
@@ -96,6 +99,7 @@ class ProgramLoader:
             replace(self._accept, pids=()) if filtered else self._accept,
             sleepable=sleepable,
             action=self._action,
+            dispatch=select,
             uprobe=True,
             first_row=None if table is None else table.first,
         )

@@ -2,7 +2,8 @@
 
 One program serves all variants of one attachment. If they do not fit one program (its jumps reach
 32,767 instructions), several programs do. One link serves all sites of one file in one process.
-This makes detaching fast: the kernel waits tens of milliseconds for each link.
+This makes detaching fast: the kernel waits tens of milliseconds for each link. Without
+uprobe_multi, many sites are one event of tracefs, and few are a perf event each.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from usdt.bpf.link import (
     attach_uprobe_perf,
 )
 from usdt.engine.compiler.site_numbers import SharedCode
+from usdt.engine.runtime.attach.places import DispatchByPlace, apart
 from usdt.engine.runtime.attach.requests import (
     MAX_VARIANTS,
     AttachFailure,
@@ -33,16 +35,19 @@ from usdt.engine.runtime.attach.requests import (
     halves,
     variants_of,
 )
+from usdt.tracefs.uprobe_event import attach_uprobe_event, can_define_uprobes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from usdt.bpf.program import Program
-    from usdt.engine.compiler.codegen.model import ProgramVariant
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.loader import ProgramLoader
 
 __all__ = ("UprobeAttacher",)
+
+# Sites from which they are one event: to detach it, the kernel waits as long as for two sites.
+_MANY = 8
 
 
 class UprobeAttacher:
@@ -60,38 +65,69 @@ class UprobeAttacher:
         self._loader = loader
         self._method = method
         self._may_sleep = may_sleep
+        self._fewest = 0  # sites that are an event of tracefs
         self._failures: list[AttachFailure] = []
         self._done = self._total = 0  # of the requests
-        # By whether their links select the process, and the numbers of their variants.
-        self._programs: dict[tuple[bool, tuple[int, ...]], Program] = {}
+        # By whether their links select the process, the numbers of their variants, and how these
+        # are told apart.
+        self._programs: dict[tuple[bool, tuple[int, ...], DispatchByPlace | None], Program] = {}
         self._shared = SharedCode(())  # of one file
 
     def attach(self, requests: Sequence[AttachRequest]) -> list[AttachFailure]:
         """Attach to every site; return the failures."""
-        if self._method is None:
-            self._method = features.best_uprobe_method()
-        # Without cookies, a program cannot identify the site: each variant has its own program.
-        limit = 1 if self._method is UprobeMethod.PERF_EVENT else MAX_VARIANTS
-        ordered = sorted(requests, key=_file if limit > 1 else _file_and_variant)
+        self._select_method()
         self._failures = []
         self._done, self._total = 0, len(requests)
-        for _, group in groupby(ordered, key=_file):
-            in_file = list(group)
-            self._shared = self._loader.shared_code(variants_of(in_file) if limit > 1 else ())
-            for part in _parts(in_file, limit, self._shared):
-                bisect_load(part, self._attach, lambda request: request.point.probe)
-                self._done += len(part)
+        for _, group in groupby(sorted(requests, key=_file), key=_file):
+            self._attach_file(list(group))
         progress.erase()
         return self._failures
 
+    def _select_method(self) -> None:
+        # Leave the method of few sites in _method, and in _fewest how many sites are an event.
+        if self._method is UprobeMethod.UPROBE_EVENTS:
+            self._method, self._fewest = features.best_perf_method(), 1
+        elif self._method is None:
+            self._method = features.best_uprobe_method()
+            if self._method is not UprobeMethod.UPROBE_MULTI and can_define_uprobes():
+                self._fewest = _MANY
+
+    def _attach_file(self, requests: list[AttachRequest]) -> None:
+        by_event = self._fits_event(requests)
+        # Without cookies, a program cannot identify the site: each variant has its own program.
+        limit = MAX_VARIANTS if by_event or self._cookies else 1
+        if limit == 1:
+            requests.sort(key=_number)
+        self._shared = self._loader.shared_code(variants_of(requests) if limit > 1 else ())
+        for part in _parts(requests, limit, self._shared):
+            for one in apart(part, _site) if by_event else [part]:
+                bisect_load(one, self._attach, _probe)
+                self._done += len(one)
+
+    @property
+    def _cookies(self) -> bool:
+        return self._method is not UprobeMethod.PERF_EVENT
+
+    def _fits_event(self, requests: Sequence[AttachRequest]) -> bool:
+        # At a return, the instruction pointer is that of the caller.
+        return 0 < self._fewest <= len(requests) and not requests[0].on_return
+
     def _attach(self, requests: Sequence[AttachRequest]) -> None:
         progress.report("attaching", self._done, self._total)
-        program = self._program(variants_of(requests), requests[0].point.pid)
+        by_event = self._fits_event(requests)
+        if not (by_event or self._cookies) and len(variants_of(requests)) > 1:
+            for _, group in groupby(sorted(requests, key=_number), key=_number):
+                bisect_load(list(group), self._attach, _probe)
+            return
         try:
-            self._link(program, requests)
+            self._link(requests, by_event=by_event)
         except (SyscallError, NotSupported) as err:
             if isinstance(err, SyscallError) and err.errno in (errno.EPERM, errno.EACCES):
                 raise
+            if by_event and self._fewest > 1 and isinstance(err, NotSupported):
+                self._fewest = 0  # Linux 5.3 or older
+                self._attach(requests)
+                return
             if len(requests) > 1 and not (isinstance(err, OSError) and err.errno == errno.ESRCH):
                 for half in halves(requests):
                     bisect_load(half, self._attach, lambda request: request.point.probe)
@@ -99,11 +135,19 @@ class UprobeAttacher:
             points = tuple(request.point for request in requests)
             self._failures.append(AttachFailure(points, _explained(err, points[0])))
 
-    def _program(self, variants: Sequence[ProgramVariant], pid: int) -> Program:
+    def _program(
+        self, requests: Sequence[AttachRequest], select: DispatchByPlace | None
+    ) -> Program:
+        variants = variants_of(requests)
         multi = self._method is UprobeMethod.UPROBE_MULTI
-        filtered = multi and pid != 0 and features.links_filter_processes()
-        key = filtered, tuple(variant.number for variant in variants)
+        filtered = multi and requests[0].point.pid != 0 and features.links_filter_processes()
+        key = filtered, tuple(variant.number for variant in variants), select
         if key not in self._programs:
+            table = None
+            if select is not None or self._cookies:
+                table = self._shared.table(variants)
+            if table is not None and select is not None:
+                table = select.rows_of(table)
             faultable = any(variant.faultable for variant in variants)
             sleepable = faultable and self._may_sleep and features.have_sleepable_uprobes()
             note = "sleepable " if sleepable else ""
@@ -114,14 +158,17 @@ class UprobeAttacher:
                 *(variants, kind),
                 sleepable=sleepable,
                 note=note,
-                table=self._shared.table(variants),
+                table=table,
                 filtered=filtered,
+                select=select,
             )
             self._programs[key] = program
         return self._programs[key]
 
-    def _link(self, program: Program, requests: Sequence[AttachRequest]) -> None:
+    def _link(self, requests: Sequence[AttachRequest], *, by_event: bool) -> None:
         point = requests[0].point
+        select = DispatchByPlace.of(map(_site, requests)) if by_event else None
+        program = self._program(requests, select)
         # The kernel runs uprobes at one place in reverse order of their registration.
         sites = list(dict.fromkeys(_site(request) for request in requests))[::-1]
         on_return = requests[0].on_return
@@ -137,6 +184,11 @@ class UprobeAttacher:
             )
             self._loader.add_link(link)
             self._loader.attach_log.append(f"{where}: one uprobe_multi link{fast}")
+            return
+        if by_event:
+            event = attach_uprobe_event(program, point.open_path, sites, pid=point.pid)
+            self._loader.add_link(event)
+            self._loader.attach_log.append(f"{where}: one event of tracefs{fast}")
             return
         allow_descriptors(2 * len(sites))
         cookies = self._method is UprobeMethod.PERF_LINK
@@ -168,8 +220,12 @@ def _file(request: AttachRequest) -> tuple[str, int, bool, int]:
     return request.point.open_path, request.point.pid, not request.on_return, size
 
 
-def _file_and_variant(request: AttachRequest) -> tuple[str, int, bool, int, int]:
-    return *_file(request), request.variant.number
+def _number(request: AttachRequest) -> int:
+    return request.variant.number
+
+
+def _probe(request: AttachRequest) -> str:
+    return request.point.probe
 
 
 def _site(request: AttachRequest) -> UprobeSite:
