@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -211,6 +213,26 @@ def test_run_ends_with_its_processes() -> None:
             fixture.kill()
             session.run(30)
             assert counts.snapshot() == {}
+
+
+def test_reading_does_not_wake_the_collector_of_garbage(
+    shop: usdt.Provider, session: usdt.Session, request: pytest.FixtureRequest
+) -> None:
+    counts = session.count("kept:order", by="arg0")
+    for number in range(2000):
+        shop.probes[0].fire(number, "")
+    woken: list[str] = []
+
+    def note(phase: str, _info: dict[str, int]) -> None:
+        woken.append(phase)
+
+    request.addfinalizer(functools.partial(gc.set_threshold, *gc.get_threshold()))
+    request.addfinalizer(lambda: gc.callbacks.remove(note))
+    gc.callbacks.append(note)
+    gc.set_threshold(100)
+    assert len(counts.snapshot()) == 2000
+    assert len(woken) < 20  # of hundreds
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ machine       the CPU of the kernel and of this process, word size and byte orde
 lazy_exports  names of a package, and modules that click seldom needs, that are imported when they
               are first used
 closeable     ``Closeable``; file descriptors that are closed once
-interrupts    ^C while a command starts
+interrupts    ^C while a command starts; a rest from the collector of garbage
 files         files that are opened without waiting; the user's directory for caches, and what is
               kept there until the next boot
 terminal      colours, columns of text, progress of long work

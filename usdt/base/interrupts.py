@@ -1,4 +1,4 @@
-"""^C while a command starts.
+"""What interrupts a program: ^C while a command starts, and Python's collector of garbage.
 
 Python raises KeyboardInterrupt wherever it is. In a callback of its import system or a finalizer it
 prints and drops it, and a command that is about to trace would go on. So each one is noted.
@@ -6,13 +6,16 @@ prints and drops it, and a command that is about to trace would go on. So each o
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import signal
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
-__all__ = ("interrupted", "note_interrupts")
+__all__ = ("interrupted", "note_interrupts", "without_collector")
 
 _noted: list[int] = []
 
@@ -31,3 +34,18 @@ def interrupted() -> bool:
 def _note(number: int, _frame: FrameType | None) -> NoReturn:
     _noted.append(number)
     raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Disable the garbage collector while millions of records are created.
+
+    None of them is garbage or part of a cycle; the collector would take a third of the time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

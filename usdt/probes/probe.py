@@ -13,10 +13,10 @@ a section is a warning, and only a file that cannot be read at all is an error.
 from __future__ import annotations
 
 import contextlib
-import gc
 from typing import TYPE_CHECKING, Any, Literal
 
 from usdt.base.frozen import frozen
+from usdt.base.interrupts import without_collector
 from usdt.elf.file import MAX_CONTENTS, ElfFile
 from usdt.elf.format import ET_REL, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, excerpt
 from usdt.probes.notes import parse_notes
@@ -203,21 +203,6 @@ def grouped(
         group.append(sites.make(note))
     warnings += sites.warnings()
     return groups
-
-
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """Disable the garbage collector while millions of records are created.
-
-    None of them is garbage or part of a cycle; the collector would take a third of the time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def notes_of(file: ElfFile, sections: tuple[Section, ...], warnings: list[str]) -> Iterator[Note]:

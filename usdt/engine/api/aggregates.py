@@ -8,6 +8,7 @@ import threading
 from collections.abc import ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from usdt.base.interrupts import without_collector
 from usdt.engine.aggregate.results import Results
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import is_pattern
@@ -145,12 +146,16 @@ class Aggregate(Mapping[Any, V_co]):
         with self._lock:
             if self._final is not None:
                 return dict(self._final[0])
-            values: dict[Any, Value] = {}
-            for result in self._results.of(self._session.read()):
-                key = self._key(result)  # stacks of different files may have the same text
-                known = values.get(key)
-                values[key] = result.value if known is None else known.plus(result.value)
-            return {key: self._value(value) for key, value in values.items()}
+            with without_collector():
+                return self._read()
+
+    def _read(self) -> dict[Any, V_co]:
+        values: dict[Any, Value] = {}
+        for result in self._results.of(self._session.read()):
+            key = self._key(result)  # stacks of different files may have the same text
+            known = values.get(key)
+            values[key] = result.value if known is None else known.plus(result.value)
+        return {key: self._value(value) for key, value in values.items()}
 
     @property
     def probes(self) -> tuple[str, ...]:
