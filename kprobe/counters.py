@@ -120,8 +120,9 @@ def _clock(request: ProbeText, *, period: int = 0, frequency: int = 0, every: bo
             return Counter(SOFTWARE, _CLOCK, frequency=frequency)
         period = _SECOND // frequency
     if not _LEAST <= period <= _MOST:
-        reason = f"found a period of {period} ns: expected {_LEAST // 1000}us or more"
-        raise _error(request, reason)
+        most = f"at most {_MOST // _SECOND}s"
+        wanted = f"{_LEAST // 1000}us or more" if period < _LEAST else most
+        raise _error(request, f"found a period of {period} ns: expected {wanted}")
     return Counter(SOFTWARE, _CLOCK, period, every_cpu=every)
 
 

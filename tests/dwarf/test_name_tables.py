@@ -49,11 +49,14 @@ SIZES = {"struct Point": 8, "shop::Thing": 40, "shop::Price": 8, "shop::Colour":
 UNLISTED = {"long int", "short int", "__ARRAY_SIZE_TYPE__"}
 
 GOLD = ("-fuse-ld=gold", "-Wl,--gdb-index")
+LLD = ("-fuse-ld=lld", "-Wl,--gdb-index")  # it takes the names from -ggnu-pubnames alone
 #: Compilers, options, and the program that adds a table, if the linker did not.
 BUILDS = {
     "gold": ("gcc", "g++", GOLD, ()),
     "gold, pubnames": ("gcc", "g++", ("-ggnu-pubnames", *GOLD), ()),
     "gold, clang": ("clang", "clang++", ("-gdwarf-4", "-ggnu-pubnames", *GOLD), ()),
+    "lld, pubnames": ("gcc", "g++", ("-ggnu-pubnames", *LLD), ()),
+    "lld, clang": ("clang", "clang++", ("-gdwarf-4", "-ggnu-pubnames", *LLD), ()),
     "gdb": ("gcc", "g++", (), ("gdb-add-index",)),
     "gdb, DWARF 4": ("gcc", "g++", ("-gdwarf-4",), ("gdb-add-index",)),
     "gdb, clang": ("clang", "clang++", ("-gdwarf-5",), ("gdb-add-index",)),
@@ -67,6 +70,7 @@ BUILDS = {
     ),
     "clang, debug_names, compressed": ("clang", "clang++", ("-gdwarf-5", "-gpubnames", "-gz"), ()),
 }
+WITHOUT_NAMES = ("gcc", "g++", LLD, ())  # the index has units and addresses
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +81,7 @@ def cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def built(folder: Path, build: str) -> Path:
     """A program of two units, in C and in C++, with a table of names."""
-    compiler, cxx, options, adder = BUILDS[build]
+    compiler, cxx, options, adder = BUILDS.get(build, WITHOUT_NAMES)
     folder.mkdir(exist_ok=True)
     (folder / "first.c").write_text(FIRST)
     (folder / "second.cpp").write_text(SECOND)
@@ -85,6 +89,8 @@ def built(folder: Path, build: str) -> Path:
     need_program(cxx)
     if "gold" in build:
         need_program("ld.gold", "binutils")
+    if "lld" in build:
+        need_program("ld.lld", "lld")
     link = [one for one in options if one.startswith(("-fuse", "-Wl"))]
     plain = ["-g", *(one for one in options if one not in link)]
     program = folder / "program"
@@ -126,7 +132,7 @@ def test_they_are_what_the_index_has(tmp_path: Path, build: str) -> None:
         assert tables.units("Nothing") == tables.units("") == tables.units("Ünit") == []
 
 
-@pytest.mark.parametrize("build", ["gold", "gdb", "gdb, clang"])
+@pytest.mark.parametrize("build", ["gold", "lld, pubnames", "gdb", "gdb, clang"])
 def test_functions_are_found_by_the_ranges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: str
 ) -> None:
@@ -138,6 +144,12 @@ def test_functions_are_found_by_the_ranges(
         (address,) = symbol_addresses(elf, "add")
         found = info.function(address, "add")
         assert [one.name for one in found.parameters] == ["point"]
+
+
+def test_types_are_found_beside_an_index_without_names(tmp_path: Path) -> None:
+    with ElfFile(built(tmp_path, "lld")) as elf, DebugInfo.of(elf) as info:
+        assert not list(GdbIndex(DebugSections(elf)[".gdb_index"]).types("shop::Thing"))
+        assert {name: info.btf.size_of(info.type_id(name)) for name in SIZES} == SIZES
 
 
 def test_an_older_index_is_not_read() -> None:
