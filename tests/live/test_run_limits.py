@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +78,23 @@ def test_a_closed_standard_input_has_no_script() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == "Error: standard input is closed: there is no script\n"
     assert done.returncode == 1
+
+
+def test_a_signal_ends_the_attachment_of_many_probes(tmp_path: Path) -> None:
+    script = tmp_path / "script.bt"
+    script.write_text(
+        "\n".join(f"interval:s:{9 + index} {{ @ = {index}; }}" for index in range(3000))
+    )
+    with subprocess.Popen([_COMMAND, "run", script], stdout=subprocess.PIPE, text=True) as command:
+        descriptors = Path(f"/proc/{command.pid}/fd")
+        while len(list(descriptors.iterdir())) < 100:
+            assert command.poll() is None
+        command.send_signal(signal.SIGINT)
+        printed, _ = command.communicate(timeout=120)
+    assert command.returncode == 0
+    attached = re.match(r"Attached (\d+) probes\n", printed)
+    assert attached, printed
+    assert int(attached[1]) < 3000
 
 
 @pytest.mark.parametrize("conversion", ["%99999999999999999999s", "%.16385s", "%-16385d"])

@@ -229,11 +229,14 @@ class ProgramSession(RingBufferSession):
         site = site_of(asked.index, state.text, name, point, kind=asked.kind, defined=state.defined)
         return ProbeAt(asked.probe, site)
 
-    def start(self, *, begin: bool = True) -> list[AttachFailure]:
+    def start(
+        self, *, begin: bool = True, ending: Callable[[], bool] = lambda: False
+    ) -> list[AttachFailure]:
         """Check the program, make its maps, run ``begin`` and attach the probes.
 
         Args:
             begin: whether ``begin`` runs.
+            ending: whether a signal has ended the run: the probes that are left are not attached.
 
         Returns:
             The attach points that could not be attached, with the errors.
@@ -260,6 +263,8 @@ class ProgramSession(RingBufferSession):
         failures: list[AttachFailure] = []
         self.attached = len(alone)
         for request, points in waiting:
+            if ending():
+                break
             refused = super().attach(request, points)
             failures += refused
             failed = {point for failure in refused for point in failure.points}

@@ -164,7 +164,7 @@ class AttachedProgram:
         )
         for notice in self._notices:
             warn(notice)
-        failures = self.session.start()
+        failures = self.session.start(ending=ending)
         if failures and not self.session.attached:
             raise failures[0].error
         for failure in failures:
