@@ -85,7 +85,7 @@ def attach_methods_for(number: int, forced: KprobeMethod | None) -> list[KprobeM
     if forced is not None:
         why = _LACKS[forced]()
         if why:
-            raise NotSupported(f"--via {forced} ({why})")
+            raise NotSupported(f"{forced} ({why})")
         return [forced]
     found: list[KprobeMethod] = []
     for method, lacks in _LACKS.items():

@@ -94,3 +94,40 @@ def test_how_stacks_are_shown(
     path = build("default", "loop")
     text = f"{config} uprobe:{path}:main {{ print(ustack(1)); exit(); }}"
     assert re.fullmatch(shown, run(text, command=f"{path} -q -n 1").strip())
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("MAX_STRLEN", "abc", "takes a number from 1 to 16384, not 'abc'"),
+        ("MAX_STRLEN", "0", "takes a number from 1 to 16384, not '0'"),
+        ("MAX_STRLEN", "9" * 5000, "takes a number from 1 to 16384"),
+        ("STRLEN", "16385", "takes a number from 1 to 16384, not '16385'"),
+        ("PRINT_MAPS_ON_EXIT", "2", "takes a number from 0 to 1, not '2'"),
+        ("STACK_MODE", "junk", "is one of bpftrace, perf, raw, build_id, not 'junk'"),
+    ],
+)
+def test_variables_of_the_environment_that_do_not_fit(
+    run: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(f"BPFTRACE_{variable}", value)
+    with pytest.raises(TracingError) as caught:
+        run("BEGIN { exit(); }")
+    assert f"BPFTRACE_{variable} {reason}" in str(caught.value)
+
+
+def test_names_of_settings_that_bpftrace_had(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "print((config().max_strlen, config().max_map_keys, config().max_cat_bytes))"
+    given = "config = { strlen = 7; map_keys_max = 8; cat_bytes_max = 9 }"
+    assert run(f"{given} BEGIN {{ {asked}; exit(); }}") == "(7, 8, 9)\n"
+    monkeypatch.setenv("BPFTRACE_STRLEN", "70")
+    monkeypatch.setenv("BPFTRACE_MAP_KEYS_MAX", "80")
+    monkeypatch.setenv("BPFTRACE_CAT_BYTES_MAX", "90")
+    assert run(f"{given} BEGIN {{ {asked}; exit(); }}") == "(70, 80, 90)\n"
+    monkeypatch.setenv("BPFTRACE_MAX_STRLEN", "700")
+    assert run(f"BEGIN {{ {asked}; exit(); }}") == "(700, 80, 90)\n"
+
+
+def test_maps_are_not_printed_by_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BPFTRACE_PRINT_MAPS_ON_EXIT", "false")
+    assert run("BEGIN { @a = 1; exit(); }") == ""

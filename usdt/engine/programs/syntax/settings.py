@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.base.text import closest
 from usdt.engine.programs.syntax import tree
@@ -40,6 +41,8 @@ _WORDS = {
     "stack_mode": ("bpftrace", "perf", "raw", "build_id"),
 }
 _TRAILER = "str_trunc_trailer"
+# The names that bpftrace had before, such as that of Debian 12
+_OLD = {"strlen": "max_strlen", "map_keys_max": "max_map_keys", "cat_bytes_max": "max_cat_bytes"}
 # How settings that are not given are shown
 _SHOWN = {"license": "GPL", "missing_probes": "error", "stack_mode": "bpftrace"}
 # Settings of bpftrace that have no effect there any more
@@ -95,12 +98,14 @@ def settings_of(program: Program, source: Source) -> Settings:
 
     Raises:
         ProgramError: a setting is unknown, or out of range.
+        TracingError: a variable of the environment is.
     """
     found = dict(_DEFAULTS)
     words = {**dict.fromkeys(_WORDS, ""), _TRAILER: ".."}
     others = dict(_OTHERS)
     for one in program.config.values if program.config is not None else ():
         name = one.name.lower().removeprefix("bpftrace_")
+        name = _OLD.get(name, name)
         if name in _DEFAULTS:
             found[name] = _number(one, name, source)
         elif name in _WORDS:
@@ -113,15 +118,12 @@ def settings_of(program: Program, source: Source) -> Settings:
             near = closest(name, [*_DEFAULTS, *words, *_OTHERS])
             hint = f"; did you mean {near}?" if near else ""
             raise source.error(one.start, f"unknown setting {one.name!r}{hint}")
-    for name in (*_DEFAULTS, *words):
+    for name in (*_OLD, *_DEFAULTS, *words):
         given = os.environ.get(f"BPFTRACE_{name.upper()}", "")
-        if name == _TRAILER:
-            words[name] = given or words[name]
-            continue
-        if name in _WORDS:
-            words[name] = given if given in _WORDS[name] else words[name]
-        elif given.isdecimal() and given.isascii():
-            found[name] = min(int(given), _LIMITS[name])
+        if given and name in words:
+            words[name] = given if name == _TRAILER else _of(name, given, _WORDS[name])
+        elif given:
+            found[_OLD.get(name, name)] = _number_of(name, given)
     shown = {**others, **found, **words, "print_maps_on_exit": bool(found["print_maps_on_exit"])}
     for name, default in _SHOWN.items():
         shown[name] = shown[name] or default
@@ -135,6 +137,25 @@ def settings_of(program: Program, source: Source) -> Settings:
         words[_TRAILER],
         tuple(sorted(shown.items())),
     )
+
+
+def _of(name: str, given: str, words: Sequence[str]) -> str:
+    # A word of the environment.
+    if given not in words:
+        raise TracingError(f"BPFTRACE_{name.upper()} is one of {', '.join(words)}, not {given!r}")
+    return given
+
+
+def _number_of(name: str, given: str) -> int:
+    # A number of the environment.
+    known = _OLD.get(name, name)
+    least, most = _least(known), _LIMITS[known]
+    if most == 1 and given in ("false", "true"):
+        return int(given == "true")
+    if not (given.isascii() and given.isdecimal() and least <= int(given[:20]) <= most):
+        wanted = f"a number from {least} to {most}, not {given!r}"
+        raise TracingError(f"BPFTRACE_{name.upper()} takes {wanted}")
+    return int(given)
 
 
 def _any(one: ConfigValue, default: int | bool | str) -> int | bool | str:  # noqa: FBT001
@@ -162,7 +183,11 @@ def _text(one: ConfigValue) -> str:
 def _number(one: ConfigValue, name: str, source: Source) -> int:
     value = one.value
     number = int(value.value) if isinstance(value, tree.Integer | tree.Boolean) else -1
-    if not int(name != "print_maps_on_exit") <= number <= _LIMITS[name]:
+    if not _least(name) <= number <= _LIMITS[name]:
         reason = f"{name} takes a number up to {_LIMITS[name]}"
         raise source.error(one.start, reason)
     return number
+
+
+def _least(name: str) -> int:
+    return int(name != "print_maps_on_exit")
