@@ -204,6 +204,12 @@ def test_what_is_refused(run: Run, body: str) -> None:
     assert _REFUSED[body] in str(caught.value)
 
 
+@pytest.mark.parametrize("call", ["signal(65)", "signal(0)", "signal_thread(-1)"])
+def test_numbers_that_are_no_signals(run: Run, call: str) -> None:
+    with pytest.raises(LanguageError, match="signals are numbers from 1 to 64"):
+        run(f"BEGIN {{ {call}; exit(); }}", unsafe=True)
+
+
 def test_a_failed_assertion_ends_the_run(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     text = 'BEGIN { $n = 1; assert($n == 2, "not two"); print(1); } END { print("end"); }'
     assert run(text, code=1) == "end\n"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,6 +44,7 @@ def test_what_getopt_returns(run: Run, words: tuple[str, ...]) -> None:
         ("--flag=2", "--flag: expected true or false, found '2'"),
         ("--number=many", "--number: expected a number, found 'many'"),
         ("--number", "--number: expected a number, found nothing"),
+        (f"--number={1 << 64}", f"--number: expected a number, found '{1 << 64}'"),
         (
             "--nubmer=1",
             (
@@ -131,3 +135,27 @@ def test_names_of_settings_that_bpftrace_had(run: Run, monkeypatch: pytest.Monke
 def test_maps_are_not_printed_by_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BPFTRACE_PRINT_MAPS_ON_EXIT", "false")
     assert run("BEGIN { @a = 1; exit(); }") == ""
+
+
+def test_an_argument_of_more_than_64_bits(run: Run) -> None:
+    number = str(1 << 64)
+    with pytest.raises(LanguageError, match=rf"-e:1:15: \$1 is beyond 64 bits: {number}"):
+        run("BEGIN { print($1); exit(); }", number)
+    assert run("BEGIN { print(str($1)); exit(); }", number) == f"{number}\n"
+    assert run("BEGIN { print($1); exit(); }", str((1 << 64) - 1)) == f"{(1 << 64) - 1}\n"
+
+
+def test_arguments_have_the_types_of_constants(run: Run) -> None:
+    text = "BEGIN { print($1); print($1 < 0); print(sizeof($1)); $x = $1; print($x - 1); exit(); }"
+    assert run(text, "-5") == "-5\ntrue\n1\n-6\n"
+    assert run(text, str(-(1 << 63))).startswith(f"{-(1 << 63)}\ntrue\n8\n")
+    assert run(text, "300") == "300\nfalse\n2\n299\n"
+
+
+@pytest.mark.parametrize("words", [("-e",), ("-qe",), ("-e", "BEGIN { }", "--output"), ("-c",)])
+def test_an_option_without_its_value(words: tuple[str, ...]) -> None:
+    command = Path(sys.executable).with_name("usdt")
+    done = subprocess.run([command, "run", *words], capture_output=True, text=True, check=False)
+    option = f"-{words[-1][-1]}" if words[-1] != "--output" else "--output"
+    assert done.stderr.splitlines()[-1] == f"Error: Option '{option}' requires an argument."
+    assert done.returncode == 2

@@ -41,6 +41,9 @@ class _Command(click.Command):
             name = word.partition("=")[0]
             of_program = name.startswith("--") and name not in known and before not in valued
             (given if of_program and not _misspelt(name, known) else own).append(word)
+        last = own[-1] if own and "--" not in args and "".join(own[-2:-1]) not in valued else ""
+        if last in valued or (last[:1] == "-" != last[1:2] and f"-{last[-1]}" in valued):
+            return super().parse_args(ctx, own)  # its value is missing, and is not the --
         return super().parse_args(ctx, [*own, "--", *args[end + 1 :], *given])
 
 

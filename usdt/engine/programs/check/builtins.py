@@ -295,6 +295,7 @@ def _enumerator(value: int, names: ValueNames | None) -> Scalar:
 
 def _number(word: str) -> int | None:
     try:
-        return int(word, 0)
+        number = int(word, 0)
     except ValueError:
         return None
+    return number if -1 << 63 <= number < 1 << 64 else None

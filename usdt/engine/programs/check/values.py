@@ -198,9 +198,13 @@ class ValueChecker:
         word = self._argument(node) or "0"
         base = 8 if _OCTAL.fullmatch(word) else 0
         try:
-            return constant(int(word, base) & ((1 << 64) - 1))
+            number = int(word, base)
         except ValueError:
             return _text(word.encode("utf-8", "surrogateescape"))
+        if not -1 << 63 <= number < 1 << 64:
+            reason = f"${node.number} is beyond 64 bits: {word}"
+            raise self.error(node, f"{reason}; str(${node.number}) has it as text")
+        return literal(number)
 
     def argument_text(self, node: tree.Expression) -> Text | None:
         """Return an argument of the script as text for str(); None if the node is another.

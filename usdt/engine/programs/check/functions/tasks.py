@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError
 from usdt.bpf._uapi import Helper
+from usdt.engine.compiler.ir import Number
 from usdt.engine.programs.check.builtins import BUILTINS
 from usdt.engine.programs.check.functions.arguments import FunctionChecker
 from usdt.engine.programs.check.nodes import constant
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from usdt.engine.programs.typed import Statement, Value
 
 __all__ = ("TaskFunctions",)
+
+_MOST_SIGNAL = 64  # SIGRTMAX
 
 
 class TaskFunctions(FunctionChecker):
@@ -97,4 +100,6 @@ class TaskFunctions(FunctionChecker):
             value = constant(number)
         else:
             value = self.number(first, f"{node.function}()")
+            if isinstance(value.node, Number) and not 1 <= value.node.value <= _MOST_SIGNAL:
+                raise self.error(first, f"signals are numbers from 1 to {_MOST_SIGNAL}")
         return (Evaluate(self.step(CallHelper(helper, (value,)), INT64)),)
