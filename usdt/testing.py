@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.api import attach
 from usdt.base.errors import TracingError
+from usdt.base.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +79,7 @@ def traced(
         lost = events.lost
     found.extend(tuple(event.args.values()) for event in found.events)
     if lost:
-        raise TracingError(f"{', '.join(probes)}: {lost} hits lost: too many at once")
+        raise TracingError(f"{', '.join(probes)}: {plural(lost, 'hit')} lost: too many at once")
 
 
 def _with_values(text: str) -> str:

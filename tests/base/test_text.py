@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from usdt.base.text import closest, printable
+from usdt.base.text import closest, plural, printable
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,10 @@ from usdt.base.text import closest, printable
 )
 def test_text_for_one_line_of_a_terminal(text: str, expected: str) -> None:
     assert printable(text) == expected
+
+
+def test_one_is_singular() -> None:
+    assert [plural(number, "site") for number in (0, 1, 2)] == ["0 sites", "1 site", "2 sites"]
 
 
 def test_the_closest_name_of_the_first_5000() -> None:

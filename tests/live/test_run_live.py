@@ -398,7 +398,7 @@ _WARNED = {
     ),
     "let @a = percpuhash(1); BEGIN { @a[1] = count(); @a[2] = count(); @n = 1; exit(); }": (
         "@a[1]: 1\n@n: 1\n",
-        ["1 events or map updates were lost, a buffer or a map was full: begin (1)", _FULL],
+        ["1 event or map update was lost, a buffer or a map was full: begin (1)", _FULL],
     ),
 }
 

@@ -34,7 +34,7 @@ def test_a_stack_of_any_depth_keeps_its_innermost_frames() -> None:
     (sample,) = profile.samples()
     assert len(sample.frames) == MAX_FRAMES + 1
     assert (sample.frames[0].name, sample.frames[-1].name) == ("[cut]", "f99999")
-    assert profile.notices() == ["the stacks of 1 hits have more than 1000 frames: cut"]
+    assert profile.notices() == ["the stacks of 1 hit have more than 1000 frames: cut"]
     assert len(tree_of(profile).parent) == MAX_FRAMES + 2
 
 

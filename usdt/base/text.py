@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("closest", "encoded", "printable", "printable_lines")
+__all__ = ("closest", "encoded", "plural", "printable", "printable_lines")
 
 _MAX_NAMES = 5000  # that are compared; difflib is slow
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 event``, ``2 events``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def printable(text: str) -> str:

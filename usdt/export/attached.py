@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from usdt.base.errors import TargetError, TracingError
+from usdt.base.text import plural
 from usdt.cgroups.hierarchy import mounted_hierarchy
 from usdt.cgroups.selection import CgroupSelection
 from usdt.engine.run.attach import attach_probes
@@ -72,7 +73,7 @@ class Attachment:
             if now not in (known, None):  # what runs the old file stays attached
                 self._files[probe] = now
                 self.targets.add([probe])
-                yield f"{probe.path}: updated; now tracing {self.targets.attached} sites"
+                yield f"{probe.path}: updated; now tracing {plural(self.targets.attached, 'site')}"
         yield from self.targets.notices
         self.targets.notices.clear()
 

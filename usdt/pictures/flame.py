@@ -91,9 +91,11 @@ def notes(tree: Tree) -> list[str]:
     """Return what a picture lacks, for people."""
     found = []
     if tree.left_out:
-        found.append(f"The {tree.left_out} smallest boxes are left out.")
+        boxes = "smallest box is" if tree.left_out == 1 else f"{tree.left_out} smallest boxes are"
+        found.append(f"The {boxes} left out.")
     if tree.negative:
-        found.append(f"{tree.negative} stacks are left out: a sum of theirs is negative.")
+        stacks = "1 stack is" if tree.negative == 1 else f"{tree.negative} stacks are"
+        found.append(f"{stacks} left out: a sum of theirs is negative.")
     return found
 
 

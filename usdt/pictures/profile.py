@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
+from usdt.base.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -225,7 +226,9 @@ class Profile:
         """Return what the profile lacks, for people."""
         notices = []
         if self.other:
-            notices.append(f"too many distinct stacks: {self.other} hits are in {_OTHERS}")
+            notices.append(f"too many distinct stacks: {plural(self.other, 'hit')} in {_OTHERS}")
         if self.cut:
-            notices.append(f"the stacks of {self.cut} hits have more than {MAX_FRAMES} frames: cut")
+            notices.append(
+                f"the stacks of {plural(self.cut, 'hit')} have more than {MAX_FRAMES} frames: cut"
+            )
         return notices

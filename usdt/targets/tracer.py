@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from usdt.base.closeable import Closeable
 from usdt.base.errors import LanguageError, ProbeNotFound, TargetError, TracingError
 from usdt.base.frozen import frozen
+from usdt.base.text import plural
 from usdt.targets.probe_finders import finder_of
 from usdt.targets.quirk_notices import QuirkNotices
 from usdt.targets.target_set import TargetSet
@@ -274,9 +275,7 @@ class Tracer(Closeable):
                     raise
                 self.notices.append(f"not attached: {err}")  # others may come that have the probe
         if self.attached > before:
-            self.notices.append(
-                f"library loaded; now tracing {self.attached} site{'s' * (self.attached != 1)}"
-            )
+            self.notices.append(f"library loaded; now tracing {plural(self.attached, 'site')}")
 
     def _attach_named(self, finder: ProbeFinder, files: list[TracedFile]) -> None:
         # In cgroups, a process has started or executes another program: in its mount namespace the

@@ -77,7 +77,7 @@ def test_boxes_and_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tree is not None
     assert len(tree.parent) == 50
     assert max(map(len, tree.names)) <= 200
-    assert stacks.notices() == ["too many distinct stacks: 900 hits are in [other stacks]"]
+    assert stacks.notices() == ["too many distinct stacks: 900 hits in [other stacks]"]
 
 
 def test_long_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,4 +86,4 @@ def test_long_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         stacks.add("web1", event(f"{number}" + "x" * 1000))
     (notice,) = stacks.notices()
-    assert notice.endswith("hits are in [other stacks]")
+    assert notice.endswith("hits in [other stacks]")

@@ -22,7 +22,7 @@ from usdt.base.durations import nanoseconds
 from usdt.base.interrupts import interrupted
 from usdt.base.terminal import progress
 from usdt.base.terminal.look import WHEN, choose, look_of
-from usdt.base.text import closest, printable
+from usdt.base.text import closest, plural, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -250,11 +250,6 @@ class Seconds(click.FloatRange):
         if math.isnan(seconds):
             self.fail(f"{value!r} is not a duration; write 500us, 10ms, 1.5s, 2m or seconds.")
         return float(super().convert(seconds, param, ctx))
-
-
-def plural(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 event``, ``2 events``."""
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 class _Said:

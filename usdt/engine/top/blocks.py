@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.base.durations import duration_text
-from usdt.base.text import printable
+from usdt.base.text import plural, printable
 from usdt.engine.aggregate.output.text import bar, edge_label, number
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def histogram_lines(found: Mapping[Any, Histogram], *, times: bool = False) -> l
         ]
         known = [(percent, histogram.percentile(percent)) for percent in _PERCENTS]
         shown = [f"p{percent} {edge(value)}" for percent, value in known if value is not None]
-        lines.append("  ".join([f"{histogram.count} hits", *shown]))
+        lines.append("  ".join([plural(histogram.count, "hit"), *shown]))
     return lines
 
 

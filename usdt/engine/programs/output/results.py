@@ -265,9 +265,10 @@ class ProgramResults:
         total = sum(one.lost for one in lost)
         if total:
             where = ", ".join(f"{one.probe} ({one.lost})" for one in lost if one.lost)
-            self._say(
-                f"{total} events or map updates were lost, a buffer or a map was full: {where}"
+            what = (
+                "1 event or map update was" if total == 1 else f"{total} events or map updates were"
             )
+            self._say(f"{what} lost, a buffer or a map was full: {where}")
             for name, kind, entries in self._session.full_maps():
                 what = f"Map full; can't update element: {name} has {entries} entries"
                 self._say(f"WARNING: {what}, let {name} = {kind}({8 * entries}); gives it more")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.terminal import progress
+from usdt.base.text import plural
 from usdt.bpf import features
 from usdt.bpf._uapi import ENOTSUPP, AttachType, ProgType
 from usdt.bpf.kprobes import (
@@ -90,7 +91,9 @@ def attach_kernel_functions(
     began = time.monotonic()
     failures = _FunctionAttacher(loader, len(requests)).attach(requests)
     number = len(requests) - len(failures)
-    loader.attach_log.append(f"attaching {number} functions took {time.monotonic() - began:.2f} s")
+    loader.attach_log.append(
+        f"attaching {plural(number, 'function')} took {time.monotonic() - began:.2f} s"
+    )
     return failures
 
 

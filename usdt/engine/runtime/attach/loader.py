@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import replace
+from usdt.base.text import plural
 from usdt.bpf._uapi import BPF_F_SLEEPABLE, AttachType, MapType, ProgType
 from usdt.bpf.link import close_links
 from usdt.bpf.maps import MapSpec
@@ -109,7 +110,7 @@ class ProgramLoader:
         self._programs.append(program)
         self._code.append(code)
         self.attach_log.append(
-            f"{note}program of {len(code)} instructions for {len(variants)} variants"
+            f"{note}program of {len(code)} instructions for {plural(len(variants), 'variant')}"
         )
         return program
 
@@ -228,7 +229,9 @@ class ProgramLoader:
         program = spec.load(self._maps)
         self._loaded.append(program)
         self._code.append(code)
-        self.attach_log.append(f"program of {len(code)} instructions for {len(variants)} variants")
+        self.attach_log.append(
+            f"program of {len(code)} instructions for {plural(len(variants), 'variant')}"
+        )
         return program
 
     @property

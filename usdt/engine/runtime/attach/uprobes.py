@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.terminal import progress
+from usdt.base.text import plural
 from usdt.bpf import features
 from usdt.bpf._uapi import ENOTSUPP, AttachType
 from usdt.bpf.link import (
@@ -172,7 +173,7 @@ class UprobeAttacher:
         # The kernel runs uprobes at one place in reverse order of their registration.
         sites = list(dict.fromkeys(_site(request) for request in requests))[::-1]
         on_return = requests[0].on_return
-        what = f"{len(sites)} {'returns' if on_return else 'sites'}"
+        what = plural(len(sites), "return" if on_return else "site")
         where = f"{what} of {point.path}" + (f" in {point.pid}" if point.pid else "")
         optimized = {
             one.point.offset for one in requests if one.point.fastest_offset > one.point.offset
@@ -210,7 +211,7 @@ class UprobeAttacher:
         for link in made:
             self._loader.add_link(link)
         kind = "with links and cookies" if cookies else "without cookies"
-        self._loader.attach_log.append(f"{where}: {len(sites)} perf events {kind}{fast}")
+        self._loader.attach_log.append(f"{where}: {plural(len(sites), 'perf event')} {kind}{fast}")
 
 
 def _file(request: AttachRequest) -> tuple[str, int, bool, int]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.closeable import Closeable
 from usdt.base.errors import LanguageError, NotSupported, TracingError
 from usdt.base.machine import program_word_size
+from usdt.base.text import plural
 from usdt.engine.compiler.arguments import numbered
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.output.decode import CONTEXT, Decoder
@@ -288,7 +289,9 @@ class TracefsSession(Pollable, Closeable):
             points = tuple(point for point, _ in event.sites)
             return [*failures, AttachFailure(points, TracingError(f"{points[0].probe}: {err}"))]
         path = event.sites[0][0].path
-        self.attach_log.append(f"event {event.name} for {made} sites of {path}, by tracefs")
+        self.attach_log.append(
+            f"event {event.name} for {plural(made, 'site')} of {path}, by tracefs"
+        )
         return failures
 
     def _watch(self, event: SharedEvent) -> None:
