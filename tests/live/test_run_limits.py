@@ -73,6 +73,11 @@ def test_a_byte_order_mark_is_no_part_of_a_script(given: str, tmp_path: Path) ->
     assert done.stdout.splitlines()[0] == "read", done.stderr
 
 
+def test_a_loop_ends_after_as_many_rounds_as_the_kernel_allows(run: Run) -> None:
+    text = "BEGIN { for ($i : 0..100000000) { $last = $i; } print($last); exit(); }"
+    assert run(text) == f"{(1 << 23) - 1}\n"
+
+
 def test_a_closed_standard_input_has_no_script() -> None:
     command = ["sh", "-c", 'exec "$0" run - <&-', _COMMAND]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
