@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -69,6 +71,24 @@ def test_a_record_has_any_number_of_fields(count: int) -> None:
     assert str(inspect.signature(made)) == f"({', '.join(names)})"
     with pytest.raises(TypeError, match=r"Outer\.Made\.__init__\(\) takes"):
         made(*range(count + 1))
+
+
+_PROFILED = """
+import sys
+from usdt.base.frozen import frozen
+sys.setprofile(lambda *_: None)
+for count in range(1, 41):
+    space = {"__annotations__": {f"field_{at}": "int" for at in range(count)}}
+    frozen(type("Made", (), space))(*range(count))
+"""
+
+
+def test_records_are_made_under_a_profiler() -> None:
+    # The interpreter then writes a table of the lines of their __init__: with -X dev, it notices
+    # if that is longer than the code.
+    words = sys.executable, "-X", "dev", "-c", _PROFILED
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 ``dataclass(frozen=True, slots=True)`` compiles six methods for every class, which takes 0.5 ms each
 time a program starts. With hundreds of records that would be most of the toolkit's start time. Here
-the methods are shared, and one ``__init__`` is compiled for all: records of fewer fields take its
-beginning. Type checkers treat the result as a dataclass.
+the methods are shared, and ``__init__`` is compiled once for each number of fields. Type checkers
+treat the result as a dataclass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ __all__ = ("field", "fields_of", "frozen", "replace")
 
 T = TypeVar("T")
 _MISSING: Any = object()
-_MANY = 16  # fields of the longest record that the start of a command needs
 
 
 class _Field:
@@ -105,25 +104,11 @@ def _initializer(
 def _template(count: int) -> CodeType:
     # The code of __init__ for so many fields. Records differ in the names of their fields, which
     # are names of variables in the code, and in the functions that set them, which are globals.
-    # To compile the code for each number would take longer than all else here: the code for many
-    # fields is cut behind the line that sets the last field, and goes on with its last line.
-    code = _longest(max(count, _MANY))
-    end_of = {line: end for _, end, line in code.co_lines()}
-    last_line = max(line for line in end_of if line)
-    return code.replace(
-        co_code=code.co_code[: end_of[count + 1]] + code.co_code[end_of[last_line - 1] :],
-        co_argcount=count + 1,
-        co_nlocals=count + 1,
-        co_varnames=code.co_varnames[: count + 1],
-    )
-
-
-@functools.cache
-def _longest(count: int) -> CodeType:
+    # To compile the code for each record would take the time that this module saves.
     parameters = "".join(f", value_{at}" for at in range(count))
-    body = "".join(f" set_{at}(self, value_{at})\n" for at in range(count))
+    body = "".join(f"set_{at}(self, value_{at}); " for at in range(count)) or "pass"
     space: dict[str, Any] = {}
-    exec(f"def __init__(self{parameters}):\n{body} return", space)  # noqa: S102 - only numbers
+    exec(f"def __init__(self{parameters}): {body}", space)  # noqa: S102 - only numbers are put in
     code: CodeType = space["__init__"].__code__
     return code
 
