@@ -73,6 +73,16 @@ def test_a_byte_order_mark_is_no_part_of_a_script(given: str, tmp_path: Path) ->
     assert done.stdout.splitlines()[0] == "read", done.stderr
 
 
+def test_a_map_larger_than_memory(run: Run) -> None:
+    settings = "config = { max_strlen = 16384; max_map_keys = 67108864 }"
+    text = f"{settings}\nBEGIN {{ @a[1] = str(0); exit(); }}"
+    with pytest.raises(ProgramError) as caught:
+        run(text)
+    assert str(caught.value).startswith(
+        "-e:2:9: @a does not fit into memory: it has 67108864 entries"
+    )
+
+
 def test_a_loop_ends_after_as_many_rounds_as_the_kernel_allows(run: Run) -> None:
     text = "BEGIN { for ($i : 0..100000000) { $last = $i; } print($last); exit(); }"
     assert run(text) == f"{(1 << 23) - 1}\n"

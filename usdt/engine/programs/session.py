@@ -350,6 +350,11 @@ class ProgramSession(RingBufferSession):
             try:
                 self._add_map(map_name(found.variable), spec)
             except SyscallError as err:
+                if err.errno == errno.ENOMEM:
+                    each = spec.key_size + spec.value_size
+                    sizes = f"{spec.entries} entries of {each} bytes"
+                    reason = f"{found.variable.name} does not fit into memory: it has {sizes}"
+                    raise self.state.error(found.start, reason) from err
                 if err.errno != errno.E2BIG or spec.key_size <= _OLD_KEYS:
                     raise
                 name, size = found.variable.name, spec.key_size
