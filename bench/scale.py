@@ -164,7 +164,8 @@ AXES: dict[str, Axis] = {
     ),
     "given": Axis(
         *("Processes given by -p", "processes", (1, 10, 100, 500)),
-        *(_given_processes, "that run the same file"),
+        _given_processes,
+        "each with a link; at the end of a link the kernel asks all others about every process",
     ),
     "keys": Axis("Keys", "keys", _decades(1, 6), _keys, "each hit once, then read"),
     "stacks": Axis("Stacks", "stacks", _decades(1, 5), _stacks, "18 frames, read with names"),
