@@ -20,6 +20,7 @@ from tracing_tools import bias, semaphores
 
 from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.machine import PROCESS_MACHINE
+from usdt.bpf import link as links
 from usdt.bpf._uapi import AttachType, ProgType
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0
@@ -31,6 +32,7 @@ from usdt.bpf.link import (
     attach_uprobe_multi,
     attach_uprobe_perf,
     close_links,
+    reaches_threads,
     takes_uprobe_multi,
 )
 from usdt.bpf.program import ProgramSpec
@@ -184,6 +186,22 @@ def test_a_program_knows_what_it_was_loaded_for(program: Path, uprobe_multi: Non
     with tracing(program, "multi") as multi, tracing(program, "perf") as perf:
         assert takes_uprobe_multi(multi.program) is True
         assert takes_uprobe_multi(perf.program) is False
+
+
+def test_links_with_a_process_reach_its_threads(program: Path, uprobe_multi: None) -> None:
+    with tracing(program, "multi") as tracer:
+        assert reaches_threads(tracer.program)
+
+
+def test_links_that_reach_one_thread_are_not_used(
+    uprobe_multi: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A mock: no kernel of the virtual machines has the fault. It looked at the path first.
+    def unfixed(*_: object, **__: object) -> None:
+        raise SyscallError(errno.EBADF, "bpf(BPF_LINK_CREATE)")
+
+    monkeypatch.setattr(links, "attach_uprobe_multi", unfixed)
+    assert not have_uprobe_multi.__wrapped__()
 
 
 def test_the_best_way_is_the_newest(uprobe_multi: None) -> None:

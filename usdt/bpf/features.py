@@ -19,7 +19,7 @@ from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu
 from usdt.bpf.capabilities import missing_capabilities
 from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_tracing
-from usdt.bpf.link import UprobeMethod, probe_pmu, takes_uprobe_multi
+from usdt.bpf.link import UprobeMethod, probe_pmu, reaches_threads, takes_uprobe_multi
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.privileges import kernel_settings
 from usdt.bpf.program import ProgramSpec
@@ -216,9 +216,14 @@ def expects_user_writes() -> bool:
 
 @functools.cache
 def have_uprobe_multi() -> bool:
-    """BPF_TRACE_UPROBE_MULTI. Linux 6.6, commit 89ae89f53d20."""
+    """BPF_TRACE_UPROBE_MULTI. Linux 6.6, commit 89ae89f53d20.
+
+    A link with a process ID must reach all threads of the process. In Linux 6.6 to 6.9 it reached
+    one, unless they have the fix (commit 46ba0e49b642, "bpf: fix multi-uprobe PID filtering
+    logic"). Then it is as if there were none.
+    """
     with _empty(attach=AttachType.TRACE_UPROBE_MULTI).load({}) as program:
-        return takes_uprobe_multi(program)
+        return takes_uprobe_multi(program) and reaches_threads(program)
 
 
 @functools.cache

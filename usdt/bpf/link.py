@@ -57,11 +57,13 @@ __all__ = (
     "connect_perf_event",
     "open_probe_event",
     "probe_pmu",
+    "reaches_threads",
     "takes_uprobe_events",
     "takes_uprobe_multi",
 )
 
 _MANY = 64  # links from which grace periods are expedited: each waits for two or three, of 20 ms
+_NO_PID = 0xFFFF_FFFF  # -1
 _REF_CTR_SHIFT = 32  # PERF_UPROBE_REF_CTR_OFFSET_SHIFT: config bits 32-63
 _PERF_TYPE_TRACEPOINT = 2
 # struct bpf_link_info: type, id, prog_id; then by type, for a perf event its type and "missed".
@@ -381,6 +383,19 @@ def takes_uprobe_multi(program: Program, kind: AttachType = AttachType.TRACE_UPR
             raise
         return False
     return True
+
+
+def reaches_threads(program: Program) -> bool:
+    """Return whether links of uprobe_multi with a process ID reach all threads of the process.
+
+    The fix of Linux 6.10 (commit 46ba0e49b642) also refuses negative IDs before it looks at the
+    path; see :func:`takes_uprobe_multi` for the argument.
+    """
+    try:
+        attach_uprobe_multi(program, "/", [UprobeSite(0)], pid=_NO_PID).close()
+    except SyscallError as err:
+        return err.errno == errno.EINVAL
+    return False
 
 
 def close_links(links: Iterable[Link]) -> None:
