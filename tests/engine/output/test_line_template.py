@@ -217,6 +217,81 @@ def test_other_values(form: Callable[[], Formatter], items: str, payload: bytes)
     assert one_by_one.count(b"\n") == 100
 
 
+@forms
+@pytest.mark.parametrize("items", ["comm", "arg7, comm", "comm, arg7", "hex(arg7), comm, arg6"])
+@pytest.mark.parametrize("threads", [1, 2, 300], ids="{} threads".format)
+def test_the_name_of_the_thread_is_a_value(
+    form: Callable[[], Formatter], items: str, threads: int
+) -> None:
+    made = plan(items, EVERY_TYPE)
+    words = sum(field.column.stored for field in made.layout.fields)
+    hits = [
+        hit(
+            range(n, n + words), time=SECOND + n, tid=n % threads, comm=b"thread %d" % (n % threads)
+        )
+        for n in range(500)
+    ]
+    one_by_one, at_once, _ = both(form, made, b"".join(hits))
+    assert at_once == one_by_one
+    assert at_once.count(b"thread 0") == 2 * len(range(0, 500, threads))
+
+
+ITEMS = (
+    *(f"arg{number}" for number in range(13)),
+    *("hex(arg7)", "hex(arg3)", "comm", "pid", "tid", "uid", "cpu", "ppid", "cgroup", "func"),
+    *("str(arg7, 15)", "str(arg6)", "buf(arg7, 5)", "arg7 + 1", "arg0 == 3", "arg5 & 7", "!arg6"),
+)
+
+
+@forms
+@given(
+    items=st.lists(st.sampled_from(ITEMS), min_size=1, max_size=4, unique=True),
+    words=st.lists(st.integers(-20, 70) | WORDS, min_size=1, max_size=20),
+    threads=st.sampled_from([1, 2, 100]),
+    readable=st.booleans(),
+)
+def test_any_items(
+    form: Callable[[], Formatter],
+    items: list[str],
+    words: list[int],
+    threads: int,
+    readable: bool,
+) -> None:
+    made = plan(", ".join(items), EVERY_TYPE, max_string=16)
+    layout, hits = made.layout, []
+    for n in range(100):
+        size = (layout.size - 40) // 8
+        values = [words[(n + at) % len(words)] & (1 << 64) - 1 for at in range(size)]
+        if readable and layout.bitmap_offset is not None:
+            values[(layout.bitmap_offset - 40) // 8] = 0
+        context = {"time": SECOND + n, "tid": n % threads, "comm": b"thread %d" % (n % threads)}
+        hits.append(hit(values, **context))
+    one_by_one, at_once, _ = both(form, made, b"".join(hits))
+    assert at_once == one_by_one
+
+
+@forms
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param([b"plain", b"caf\xc3\xa9"], id="no escape in text"),
+        pytest.param([b"plain", b"two\nlines"], id="a newline"),
+        pytest.param([b"plain", b'"', b"\\"], id="quotes"),
+        pytest.param([b"plain", b'","', b'"', b'" "'], id="quotes alone"),
+        pytest.param([b"plain", b"\xff\xc3"], id="no UTF-8"),
+        pytest.param([b"\xc3", b"\xa9"], id="UTF-8 in two parts"),
+        pytest.param([b"", b""], id="empty"),
+        pytest.param([b"plain", b"x" * 19], id="as long as there is room"),
+    ],
+)
+def test_strings_that_need_an_escape_among_others(
+    form: Callable[[], Formatter], texts: list[bytes]
+) -> None:
+    hits = [packed(0, 0, len(t) + 1, t, len(t) + 1, t[:5], 1, 1.5) for t in texts * 30]
+    one_by_one, at_once, _ = both(form, STRINGS, b"".join(hits))
+    assert at_once == one_by_one
+
+
 def test_one_value_that_was_not_read_among_others() -> None:
     read, unread = (record(struct.pack("=Qq", bit, -5)) for bit in (0, 1))
     for data in (read * 99 + unread, unread + read * 99):

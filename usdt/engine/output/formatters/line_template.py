@@ -167,7 +167,7 @@ class LineTemplate:
         if alternate:
             unit, block = self._unit(None, around, contexts)
             rows = self._rows(self._mixed_format, words, count)
-            self._texts.contexts, self._texts.index = contexts, self._text
+            self._texts.contexts = contexts
             arrange = partial(self._arranged, keys=True) if self._columns else self._with_texts
             rows = map(arrange, rows)
         else:
@@ -191,7 +191,7 @@ class LineTemplate:
         # The row of a block with the texts of contexts in place of their keys.
         found, width, place = list(row), self._width, self._place
         keys = row[place::width]
-        found[place::width] = map(self._texts.__getitem__, keys)
+        found[place::width] = map(self._texts.of(self._text), keys)
         return tuple(found)
 
     def _arranged(self, row: tuple[Any, ...], *, keys: bool) -> tuple[Any, ...]:
@@ -205,7 +205,7 @@ class LineTemplate:
             if part.make is not None:
                 values: Iterable[Any] = part.make(*(column[name] for name in part.names))
             elif part.rank == _CONTEXT:
-                values = map(self._texts.__getitem__, column["key"])
+                values = map(self._texts.of(part.context), column["key"])
             else:
                 values = column[_name(part.rank)]
             found[at :: len(shown)] = values
@@ -243,16 +243,27 @@ class LineTemplate:
         return made
 
 
-class _Texts(dict[bytes, bytes]):
-    # The encoded texts of contexts, one of each context.
+class _Texts:
+    # The encoded texts of contexts. A context has several: a line may show the command twice, in
+    # its head and as a value.
     contexts: Mapping[bytes, Any]
-    index: int
 
-    def __missing__(self, key: bytes) -> bytes:
-        if len(self) >= _UNITS:
-            self.clear()
-        found = self[key] = _encoded(self.contexts[key][self.index])
-        return found
+    def __init__(self) -> None:
+        self._kept: dict[int, dict[bytes, bytes]] = {}
+
+    def of(self, index: int) -> Callable[[bytes], bytes]:
+        # A function that returns the text with this index by the key of its context.
+        kept = self._kept.setdefault(index, {})
+
+        def find(key: bytes) -> bytes:
+            found = kept.get(key)
+            if found is None:
+                if len(kept) >= _UNITS:
+                    kept.clear()
+                found = kept[key] = _encoded(self.contexts[key][index])
+            return found
+
+        return find
 
 
 class _Parser:
