@@ -29,7 +29,7 @@ def main() -> NoReturn:
             from kprobe.functions.symbols import start_loading  # noqa: PLC0415
 
             start_loading(words[1:])  # reads the symbols while the main thread imports modules
-        from usdt.base.lazy_exports import import_click  # noqa: PLC0415
+        from usdt.base.terminal.click_import import import_click  # noqa: PLC0415
 
         import_click()
         from kprobe.cli.group import kprobe  # noqa: PLC0415

@@ -4,13 +4,12 @@ errors        the error tree; every message is one line
 frozen        ``@frozen``: immutable, slotted records; ``replace()`` copies one with changes
 text          characters safe for a terminal; the closest of known names
 machine       the CPU of the kernel and of this process, word size and byte order
-lazy_exports  names of a package, and modules that click seldom needs, that are imported when they
-              are first used
+lazy_exports  names of a package that are imported when they are first used
 closeable     ``Closeable``; file descriptors that are closed once
 interrupts    ^C while a command starts; a rest from the collector of garbage
 files         files that are opened without waiting; the user's directory for caches, and what is
               kept there until the next boot
-terminal      colours, columns of text, progress of long work
+terminal      colours, columns of text, progress of long work; the import of click
 protobuf      messages in the wire format of Protocol Buffers
 version       that of the distribution
 """

@@ -23,7 +23,7 @@ def main() -> NoReturn:
         from usdt.base.interrupts import note_interrupts  # noqa: PLC0415
 
         note_interrupts()
-        from usdt.base.lazy_exports import import_click  # noqa: PLC0415
+        from usdt.base.terminal.click_import import import_click  # noqa: PLC0415
 
         import_click()
         from usdt.cli.group import usdt  # noqa: PLC0415

@@ -1,6 +1,7 @@
-"""What people see on a terminal.
+"""What people type and see on a terminal.
 
-columns    columns that text takes, and text cut to them
-look       the palette, when it is used, and the width of a terminal
-progress   one line about work that takes long, which erases itself
+click_import  click without the modules that it seldom needs
+columns       columns that text takes, and text cut to them
+look          the palette, when it is used, and the width of a terminal
+progress      one line about work that takes long, which erases itself
 """

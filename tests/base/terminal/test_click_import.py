@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usdt.base.lazy_exports import _cleandoc
+from usdt.base.terminal.click_import import _cleandoc
 
-BEGIN = "import sys; from usdt.base.lazy_exports import import_click; import_click(); "
+BEGIN = "import sys; from usdt.base.terminal.click_import import import_click; import_click(); "
 
 
 def printed(code: str) -> str:
@@ -90,7 +90,8 @@ def test_messages_of_click_are_as_usual(number: int) -> None:
 
 def test_modules_that_are_there_stay() -> None:
     code = (
-        "import inspect as first; from usdt.base.lazy_exports import import_click; import_click();"
-        "import sys, click; print(sys.modules['inspect'] is first, click.core.inspect is first)"
+        "import inspect as first; from usdt.base.terminal.click_import import import_click; "
+        "import_click(); import sys, click; "
+        "print(sys.modules['inspect'] is first, click.core.inspect is first)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True True\n"
