@@ -1,7 +1,8 @@
 """What interrupts a program: ^C while a command starts, and Python's collector of garbage.
 
 Python raises KeyboardInterrupt wherever it is. In a callback of its import system or a finalizer it
-prints and drops it, and a command that is about to trace would go on. So each one is noted.
+prints and drops it, and a command that is about to trace would go on. So each one is noted, and
+what Python would print is left out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import signal
+import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ def note_interrupts() -> None:
     """Note each SIGINT that raises KeyboardInterrupt from now on."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _note)
+        sys.unraisablehook = _report_others
 
 
 def interrupted() -> bool:
@@ -34,6 +37,12 @@ def interrupted() -> bool:
 def _note(number: int, _frame: FrameType | None) -> NoReturn:
     _noted.append(number)
     raise KeyboardInterrupt
+
+
+def _report_others(dropped: sys.UnraisableHookArgs) -> None:
+    # KeyboardInterrupt has been noted: the command ends by it.
+    if not issubclass(dropped.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(dropped)
 
 
 @contextlib.contextmanager

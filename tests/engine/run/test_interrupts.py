@@ -33,8 +33,17 @@ def test_an_interrupt_that_python_drops_ends_the_run() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "Exception ignored" in done.stderr
+    assert done.stderr == ""
     assert done.stdout == "True True\n"
+
+
+def test_other_exceptions_that_python_drops_are_shown() -> None:
+    program = PROGRAM.replace("signal.raise_signal(signal.SIGINT)", "raise ValueError('odd')")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "ValueError: odd" in done.stderr
+    assert done.stdout == "False False\n"
 
 
 def test_an_interrupt_while_the_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
