@@ -210,8 +210,9 @@ def test_the_command_leaves_nothing_behind(
 
 
 def test_the_command_ends_with_its_process(pinned: tuple[Setup, Fixture], pins: Path) -> None:
-    _, running = pinned
-    with command(pins, "sema_shared:guarded", "-p", running.pid) as tool:
+    setup, running = pinned
+    words = "--via", str(setup.via), "-p", running.pid
+    with command(pins, "sema_shared:guarded", *words) as tool:
         assert tool.stderr is not None
         assert tool.stderr.readline().startswith("attached 3 sites")
         running.kill()

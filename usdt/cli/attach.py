@@ -78,7 +78,7 @@ class Number(IntegerType):
     "-p", "--pid", type=click.IntRange(1), metavar="PID", help="Attach only in this process."
 )
 @click.option("--strict", is_flag=True, help="Attach all sites or none, as libbpf does.")
-@method_option([method for method in UprobeMethod if method is not UprobeMethod.UPROBE_EVENTS])
+@method_option([way.value for way in UprobeMethod if way is not UprobeMethod.UPROBE_EVENTS])
 @duration_option
 def attach(**options: Any) -> None:
     """Attach a pinned program until ^C."""
