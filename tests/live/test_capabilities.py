@@ -131,6 +131,14 @@ def test_perf_events_say_which_capability_is_missing() -> None:
     assert run_usdt(*words, before=as_user.words("CAP_BPF", "CAP_SYS_ADMIN")).returncode == 0
 
 
+def test_events_of_tracefs_say_which_capability_is_missing() -> None:
+    words = ("count", "--via", "uprobe_events", "-c", build("default", "args"), "args:*")
+    error = one_error(run_usdt(*words, before=as_user.words("CAP_BPF", "CAP_SYS_ADMIN")))
+    assert "/uprobe_events: Permission denied (this process lacks CAP_DAC_OVERRIDE" in error
+    before = as_user.words("CAP_BPF", "CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE")
+    assert run_usdt(*words, before=before).returncode == 0
+
+
 @pytest.mark.parametrize("without", [(), ("CAP_SYS_ADMIN",)])
 def test_whether_programs_may_write_into_processes(without: tuple[str, ...]) -> None:
     features.have_user_writes.cache_clear()

@@ -27,7 +27,7 @@ from usdt.tracefs.definitions import (
     remove_event,
 )
 from usdt.tracefs.kprobe_events import new_event_name
-from usdt.tracefs.mount import tracefs
+from usdt.tracefs.mount import tracefs, write_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,8 @@ class UprobeEvent(Link):
         name: ``GROUP/EVENT``, which is not in use.
 
     Raises:
-        NotSupported: the kernel has no uprobe events, or lets this process define none.
+        NotSupported: the kernel has no uprobe events.
+        SyscallError: EACCES: this process may not define any.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -70,8 +71,12 @@ class UprobeEvent(Link):
         try:
             # Kept for the removal, for which there may be no privileges left to open it.
             self.fd = FD(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+        except FileNotFoundError as err:
+            raise NotSupported("uprobe events (CONFIG_UPROBE_EVENTS)") from err
         except OSError as err:
-            raise NotSupported(f"{path} ({err.strerror})", None) from err
+            number = err.errno or errno.EIO
+            hint = write_hint() if number == errno.EACCES else ""
+            raise SyscallError(number, f"open {path}", hint) from err
 
     @property
     def detach_steps(self) -> int:
@@ -144,8 +149,8 @@ def attach_uprobe_event(
         pid: only in this process (0: in every process).
 
     Raises:
-        NotSupported: this kernel, or this process's privileges, do not allow it.
-        TracingError: the kernel refuses a site.
+        NotSupported: the kernel has no uprobe events, or takes one attach point for each.
+        SyscallError: EACCES: this process may not define any; others: the kernel refuses a site.
     """
     root = tracefs()
     event = UprobeEvent(root, new_event_name())

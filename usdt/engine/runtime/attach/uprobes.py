@@ -123,12 +123,14 @@ class UprobeAttacher:
         try:
             self._link(requests, by_event=by_event)
         except (SyscallError, NotSupported) as err:
-            if isinstance(err, SyscallError) and err.errno in (errno.EPERM, errno.EACCES):
-                raise
-            if by_event and self._fewest > 1 and isinstance(err, NotSupported):
-                self._fewest = 0  # Linux 5.3 or older
+            denied = isinstance(err, SyscallError) and err.errno in (errno.EPERM, errno.EACCES)
+            if by_event and self._fewest > 1 and (denied or isinstance(err, NotSupported)):
+                # --drop has given up the privilege, or the kernel is Linux 5.3 or older.
+                self._fewest = 0
                 self._attach(requests)
                 return
+            if denied:
+                raise
             if len(requests) > 1 and not (isinstance(err, OSError) and err.errno == errno.ESRCH):
                 for half in halves(requests):
                     bisect_load(half, self._attach, lambda request: request.point.probe)
