@@ -118,7 +118,13 @@ def test_an_event_lives_until_it_is_removed(place: str, mine: str, program: Path
     rows = map(json.loads, event("list", "--json").stdout.splitlines())
     assert [row["enabled"] for row in rows if row["event"] == f"{mine}/hit"] == [True]
     event("disable", f"{mine}/hit")
-    event("remove", "hit")
+    event("remove", f"{mine}/hit")
+    assert mine not in event("list").stdout
+
+
+def test_an_event_needs_no_group_if_its_name_is_its_own(place: str, mine: str) -> None:
+    event("define", f"p:{mine}/{mine}_hit {place}")  # other tests have events named "hit"
+    event("remove", f"{mine}_hit")
     assert mine not in event("list").stdout
 
 
