@@ -13,7 +13,7 @@ import pytest
 from fixtures import build
 from skips import requires_root
 from symbol_programs import compiled
-from tracing_tools import Tool, run_usdt
+from tracing_tools import Tool, run_usdt, until
 from unwind_programs import BARE_OPTIONS, BARE_SOURCE, CXX_SOURCE
 
 import usdt
@@ -54,6 +54,8 @@ def waiting(*command: object) -> Iterator[subprocess.Popen[bytes]]:
         [*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as program:
         try:
+            # On a busy machine, a trace begins while it starts, and another one later.
+            until(lambda: ") S " in Path(f"/proc/{program.pid}/stat").read_text(), "it to wait")
             yield program
         finally:
             program.kill()
