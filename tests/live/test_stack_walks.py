@@ -112,7 +112,12 @@ def test_stacks_are_those_of_single_events(name: str, tmp_path: Path) -> None:
     with waiting(*command) as program:
         counted, traced = both(program, probe)
     assert sum(counted.values()) >= 50
-    assert counted == traced
+    # A walk ends early where the process maps something at that moment, such as a thread's stack.
+    cut, missing = counted - traced, traced - counted
+    assert sum(cut.values()) == sum(missing.values()) <= sum(traced.values()) // 50
+    for stack in cut:
+        assert stack[-1] is None
+        assert any(whole[: len(stack) - 1] == stack[:-1] for whole in missing)
 
 
 def counted(*words: object) -> list[list[dict[str, Any]]]:
