@@ -1,4 +1,4 @@
-"""What interrupts a program: ^C while a command starts, and Python's collector of garbage.
+"""^C while a command starts.
 
 Python raises KeyboardInterrupt wherever it is. In a callback of its import system or a finalizer it
 prints and drops it, and a command that is about to trace would go on. So each one is noted, and
@@ -7,17 +7,14 @@ what Python would print is left out.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import FrameType
 
-__all__ = ("interrupted", "note_interrupts", "without_collector")
+__all__ = ("interrupted", "note_interrupts")
 
 _noted: list[int] = []
 
@@ -43,18 +40,3 @@ def _report_others(dropped: sys.UnraisableHookArgs) -> None:
     # KeyboardInterrupt has been noted: the command ends by it.
     if not issubclass(dropped.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(dropped)
-
-
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """Disable the garbage collector while millions of records are created.
-
-    None of them is garbage or part of a cycle; the collector would take a third of the time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -15,8 +15,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Literal
 
+from usdt.base.collector import without_collector
 from usdt.base.frozen import frozen
-from usdt.base.interrupts import without_collector
 from usdt.elf.file import MAX_CONTENTS, ElfFile
 from usdt.elf.format import ET_REL, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, excerpt
 from usdt.probes.notes import parse_notes

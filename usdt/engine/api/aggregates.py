@@ -8,7 +8,7 @@ import threading
 from collections.abc import ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from usdt.base.interrupts import without_collector
+from usdt.base.collector import without_collector
 from usdt.engine.aggregate.results import Results
 from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import is_pattern

@@ -6,8 +6,8 @@ import functools
 import operator
 from typing import TYPE_CHECKING, Any, Self
 
-from usdt.base.error_numbers import ERROR_NUMBERS, error_name
 from usdt.base.frozen import frozen
+from usdt.engine.language.error_numbers import ERROR_NUMBERS, error_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

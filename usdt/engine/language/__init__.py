@@ -5,6 +5,7 @@ pattern   the text before the items → kind, path, provider and name
 parser    text → tree; ``c_type_names``: the types in casts
 tree      the nodes of the syntax tree; ``needs_types``: which items need debug information
 render    tree → text; the text of an error with a ``^`` under its column
+error_numbers  names and numbers of errors, those of the kernel, too
 
 This package looks up no names. The compiler does that when it plans a probe.
 """

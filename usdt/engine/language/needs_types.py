@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from usdt.base.error_numbers import ERROR_NUMBERS
+from usdt.engine.language.error_numbers import ERROR_NUMBERS
 from usdt.engine.language.tree import (
     ALL_ARGUMENTS,
     BUILTINS,

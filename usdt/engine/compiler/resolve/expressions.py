@@ -12,7 +12,6 @@ from usdt.arch.locations import (
     ValueClass,
     ValueType,
 )
-from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.base.errors import BtfError, LanguageError, TracingError
 from usdt.base.frozen import replace
 from usdt.base.text import closest
@@ -53,6 +52,7 @@ from usdt.engine.compiler.resolve.tasks import TASK_BUILTINS, expression_of, tas
 from usdt.engine.compiler.value_names import Errno, ErrnoOrAddress
 from usdt.engine.language import parse_expression
 from usdt.engine.language.c_type_names import NAMED_TYPES
+from usdt.engine.language.error_numbers import ERROR_NUMBERS
 from usdt.engine.language.tree import (
     Binary,
     Call,

@@ -18,7 +18,6 @@ from usdt.arch.locations import (
     ValueClass,
     ValueType,
 )
-from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.base.frozen import replace
 from usdt.base.text import closest
 from usdt.cgroups.labels import CgroupName
@@ -43,6 +42,7 @@ from usdt.engine.compiler.ir import (
 )
 from usdt.engine.compiler.resolve.tasks import TASK_BUILTINS
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
+from usdt.engine.language.error_numbers import ERROR_NUMBERS
 from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, RESULT_OF_BPFTRACE, STACKS, Text
 
 if TYPE_CHECKING:

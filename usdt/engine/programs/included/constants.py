@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from usdt.base.error_numbers import ERROR_NUMBERS
 from usdt.engine.compiler import uapi_names
+from usdt.engine.language.error_numbers import ERROR_NUMBERS
 from usdt.engine.output.socket_addresses import FAMILIES
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from usdt.base.interrupts import without_collector
+from usdt.base.collector import without_collector
 
 
 def test_the_collector_rests_and_works_again() -> None:
