@@ -137,7 +137,7 @@ def test_what_found_no_room_is_said() -> None:
             child.stdout.readline()
             (complaint,) = family.loss_notes()
         os.killpg(child.pid, signal.SIGKILL)
-    assert complaint.startswith("2 children were not traced, ")
+    assert "full: 2 children were not traced, nor their own" in complaint
 
 
 def test_more_processes_than_there_is_room_for_are_refused() -> None:

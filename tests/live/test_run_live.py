@@ -418,7 +418,7 @@ def test_maps_without_values_are_empty(run: Run) -> None:
 _REFUSED = {
     "BEGIN { $x = 1; $y = $x + ; }": "",
     'BEGIN { printf("%d", "text"); }': "%d does not go with string[5]",
-    'BEGIN { printf("%d %d", 1); }': "the format has 2 conversions for 1 values",
+    'BEGIN { printf("%d %d", 1); }': "the format has 2 conversions for 1 value",
     "BEGIN { print(if (1) { 2 }); }": "this if has no value: it has no else",
     "BEGIN { @a = @b; @b = @a; $x = @nothing + 1; }": "@nothing has no value: nothing is assigned",
     "BEGIN { @a = @c; print($x); @c = 1; }": "$x has no value here: nothing was assigned to it",

@@ -223,6 +223,8 @@ def test_many_damaged_notes_are_counted_not_listed() -> None:
     assert names(found) == ["good"]
     assert len(found.warnings) == MAX_WARNINGS + 1
     assert found.warnings[-1] == "5 more damaged notes"
+    found = parse(note(strings=b"pna") * (MAX_WARNINGS + 1))
+    assert found.warnings[-1] == "1 more damaged note"
 
 
 def test_reading_stops_at_a_limit_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

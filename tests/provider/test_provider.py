@@ -157,6 +157,10 @@ def test_too_few_values_are_told_even_untraced() -> None:
     probe = Provider("quiet").probe("it", int, str)
     with pytest.raises(TypeError, match="quiet:it takes 2 values, not 1"):
         probe.fire(1)
+    provider = Provider("single")
+    with pytest.raises(TypeError, match="single:it takes 1 value, not 2"):
+        provider.probe("it", int).fire(1, 2)
+    assert repr(provider) == "<provider single, 1 probe, not loaded>"
 
 
 def test_nothing_remains_after_unload(tmp_path: Path) -> None:

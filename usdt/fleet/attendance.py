@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.text import plural
 from usdt.fleet.machine import State
 from usdt.fleet.nodes import folded
 
@@ -55,7 +56,8 @@ def attendance_lines(machines: Sequence[Machine]) -> list[str]:
     ]
     if len(reasons) > _MOST_GROUPS:
         rest = sum(one["count"] for one in reasons[_MOST_GROUPS:])
-        lines.append(f"{rest} more for {len(reasons) - _MOST_GROUPS} other reasons")
+        others = plural(len(reasons) - _MOST_GROUPS, "other reason")
+        lines.append(f"{rest} more for {others}")
     if "damaged" in found:
         damaged = found["damaged"]
         lines.append(f"skipped damaged lines: {damaged['lines']}, from {damaged['nodes']}")
@@ -72,7 +74,7 @@ def message_lines(machines: Sequence[Machine]) -> list[str]:
                     groups.setdefault(text, []).append(machine.name)
     lines = [f"{folded(names)}: {text}" for text, names in [*groups.items()][:_MOST_GROUPS]]
     if len(groups) > _MOST_GROUPS:
-        lines.append(f"{len(groups) - _MOST_GROUPS} more messages")
+        lines.append(plural(len(groups) - _MOST_GROUPS, "more message"))
     return lines
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.text import plural
 from usdt.engine.merge.events import event_of
 from usdt.engine.merge.merge import Merge
 from usdt.engine.merge.numbers import BadResultError
@@ -114,4 +115,4 @@ class Merged:
             hidden = sum(max(0, len(group.results) - top) for group in self._merge.groups())
             lines += [f"groups left out by --top: {hidden}"] if hidden else []
         more = self.refused - len(self.problems)
-        return [*lines, *self.problems, *([f"{more} more such problems"] if more else [])]
+        return [*lines, *self.problems, *([plural(more, "more such problem")] if more else [])]

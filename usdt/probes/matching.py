@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
-from usdt.base.text import closest
+from usdt.base.text import closest, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ def missing_probe(where: str, wanted: str, names: Sequence[str]) -> str:
     if not names:
         return f"{where}: no USDT probes, so no {wanted}"
     near = closest_match(wanted, names)
-    hint = f"nearest is {near}" if near else f"{len(names)} other probes"
+    hint = f"nearest is {near}" if near else plural(len(names), "other probe")
     return f"{where}: no probe {wanted}; {hint}"
 
 

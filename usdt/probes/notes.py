@@ -22,6 +22,7 @@ import struct
 from typing import Literal
 
 from usdt.base.frozen import frozen
+from usdt.base.text import plural
 
 __all__ = ("MAX_NOTES", "MAX_WARNINGS", "Note", "Notes", "parse_notes")
 
@@ -211,7 +212,7 @@ class Damage:
     def warnings(self) -> list[str]:
         """Return the warnings, and a line with the number of the others."""
         more = self.count - len(self.lines)
-        return [*self.lines, f"{more} more damaged notes"] if more else self.lines
+        return [*self.lines, plural(more, "more damaged note")] if more else self.lines
 
 
 def unterminated(position: int, text: list[str]) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from usdt.base.collector import without_collector
 from usdt.base.frozen import frozen
+from usdt.base.text import plural
 from usdt.elf.file import MAX_CONTENTS, ElfFile
 from usdt.elf.format import ET_REL, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, excerpt
 from usdt.probes.notes import parse_notes
@@ -282,7 +283,8 @@ class Sites:
         more = self._complaint_count - len(self._complaints)
         if not more:
             return self._complaints
-        return [*self._complaints, f"{self._file.path}: {more} more semaphores cannot be used"]
+        others = plural(more, "more semaphore")
+        return [*self._complaints, f"{self._file.path}: {others} cannot be used"]
 
     def _why_dead(self, address: int) -> str:
         if self._useless is not None:

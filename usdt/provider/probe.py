@@ -6,6 +6,7 @@ import operator
 import struct
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.text import plural
 from usdt.provider.image import ArgumentType
 from usdt.provider.loading import NOTHING, ProviderError
 
@@ -97,9 +98,8 @@ class FiredProbe:
                 argument that needs one.
         """
         if len(values) != self._count:
-            raise TypeError(
-                f"{self.provider}:{self.name} takes {self._count} values, not {len(values)}"
-            )
+            wanted = plural(self._count, "value")
+            raise TypeError(f"{self.provider}:{self.name} takes {wanted}, not {len(values)}")
         if self._semaphore.value:
             stub = self._stub
             if stub is not None:  # unload() in another thread

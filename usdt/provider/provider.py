@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from usdt.arch.stubs import STUBS
 from usdt.base.machine import PROCESS_MACHINE
+from usdt.base.text import plural
 from usdt.provider.image import MAX_ARGUMENTS, ProbeImage, build
 from usdt.provider.loading import Library, ProviderError
 from usdt.provider.probe import FiredProbe, argument_type
@@ -141,7 +142,7 @@ class Provider:
 
     def __repr__(self) -> str:
         state = "loaded" if self.loaded else "not loaded"
-        return f"<provider {self.name}, {len(self._probes)} probes, {state}>"
+        return f"<provider {self.name}, {plural(len(self._probes), 'probe')}, {state}>"
 
 
 def find_probe(provider: str, name: str) -> FiredProbe | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable, allow_descriptors
 from usdt.base.errors import SyscallError, TargetError
+from usdt.base.text import plural
 from usdt.bpf.perf.sideband import MmapRecord, PerfSideband
 from usdt.engine.runtime.follow import MAX_TASKS, TaskSet
 from usdt.procfs.mapped_files import FileId, MappedFile, file_identity, mapped_files, same_file
@@ -29,6 +30,7 @@ from usdt.targets.traced_files import TracedFile
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from usdt.engine.runtime.follow import FollowLosses
 
 __all__ = ("ForkFollower",)
 
@@ -79,10 +81,7 @@ class ForkFollower(Closeable):
                 break
             unnumbered = [pid for pid in fresh if not _numbered(pid)]
             if unnumbered:
-                self.notices.append(
-                    f"{len(unnumbered)} children, {unnumbered[0]} for one, are in child PID "
-                    "namespaces and are not traced: run in the initial PID namespace"
-                )
+                self.notices.append(_unnumbered_note(unnumbered))
             members.update(dict.fromkeys(fresh))
         allow_descriptors(len(members))
         return members
@@ -128,19 +127,7 @@ class ForkFollower(Closeable):
 
     def loss_notes(self) -> Iterator[str]:
         """Yield messages about what could not be followed."""
-        state = self.followed.losses()
-        if state.full:
-            yield (
-                f"{state.full} children were not traced, nor were their own children: the set "
-                f"of {self.followed.max_tasks} tasks was full"
-            )
-        if state.no_number:
-            yield (
-                f"{state.no_number} hits in child PID namespaces were left out: run in the "
-                "initial PID namespace"
-            )
-        if state.missed:
-            yield f"the kernel missed {state.missed} forks or exits: children may not be traced"
+        yield from loss_notes(self.followed.losses(), self.followed.max_tasks)
 
     def close(self) -> None:
         """Release all resources; idempotent."""
@@ -148,6 +135,24 @@ class ForkFollower(Closeable):
             stack.callback(self.followed.close)
             if self._events is not None:
                 stack.callback(self._events.close)
+
+
+def loss_notes(losses: FollowLosses, max_tasks: int) -> Iterator[str]:
+    """Yield messages about what a set of so many tasks could not follow."""
+    if losses.full:
+        children, their = f"{losses.full} children were", "their"
+        if losses.full == 1:
+            children, their = "1 child was", "its"
+        tasks = plural(max_tasks, "task")
+        yield f"the set of {tasks} was full: {children} not traced, nor {their} own children"
+    if losses.no_number:
+        yield (
+            f"left out {plural(losses.no_number, 'hit')} in child PID namespaces: run in the "
+            "initial PID namespace"
+        )
+    if losses.missed:
+        missed = "1 fork or exit" if losses.missed == 1 else f"{losses.missed} forks or exits"
+        yield f"the kernel missed {missed}: children may not be traced"
 
 
 def descendants(pids: Collection[int]) -> Iterator[int]:
@@ -166,6 +171,14 @@ def descendants(pids: Collection[int]) -> Iterator[int]:
                 seen.add(pid)
                 ahead.append(pid)
                 yield pid
+
+
+def _unnumbered_note(pids: Sequence[int]) -> str:
+    if len(pids) == 1:
+        who = f"child {pids[0]} is in a child PID namespace and is"
+    else:
+        who = f"{len(pids)} children, {pids[0]} for one, are in child PID namespaces and are"
+    return f"{who} not traced: run in the initial PID namespace"
 
 
 def _numbered(pid: int) -> bool:

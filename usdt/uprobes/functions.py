@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import Closeable
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import replace
+from usdt.base.text import plural
 from usdt.elf.file import ElfFile
 from usdt.elf.format import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT
 from usdt.elf.symbol_tables import SymbolTables
@@ -133,8 +134,8 @@ class FunctionFile(Closeable):
         if bad:
             names = ", ".join(one.label for one in bad[:4])
             self.notes.append(
-                f"{self.path}: {len(bad)} functions are left out, because Linux mistakes "
-                f"their first instruction, a vector instruction, for a jump: {names}"
+                f"{self.path}: left out {plural(len(bad), 'function')}, because Linux mistakes "
+                f"the first instruction, a vector instruction, for a jump: {names}"
             )
         return [one for one in found if one not in bad] if bad else found
 
@@ -157,8 +158,8 @@ class FunctionFile(Closeable):
             )
         names = ", ".join(one.label for one in list(reasons)[:4])
         self.notes.append(
-            f"{self.path}: {len(reasons)} functions are left out, because Linux cannot probe "
-            f"their first instruction: {names}"
+            f"{self.path}: left out {plural(len(reasons), 'function')}, because Linux cannot probe "
+            f"the first instruction: {names}"
         )
         return [one for one in found if one not in reasons]
 
@@ -243,8 +244,8 @@ class FunctionFile(Closeable):
             what = f"no function {name}" + (f"; nearest is {near}" if near else "")
         if self._symbols.stripped:
             what += (
-                f"; the file is stripped ({len(names)} functions are known); install its debug "
-                "symbols, or give an address: uprobe:TARGET:0x…"
+                f"; the file is stripped (known: {plural(len(names), 'function')}); install its "
+                "debug symbols, or give an address: uprobe:TARGET:0x…"
             )
         elif not near:
             what += f" among {len(names)} (list them with: usdt list {self.path} 'uprobe:*')"
@@ -262,9 +263,8 @@ class FunctionFile(Closeable):
         )
         if indirect:
             names = ", ".join(sorted(indirect)[:4])
-            self.notes.append(
-                f"{self.path}: {len(indirect)} indirect functions (IFUNC) are left out: {names}"
-            )
+            count = plural(len(indirect), "indirect function")
+            self.notes.append(f"{self.path}: left out {count} (IFUNC): {names}")
         if not found:
             imported = sum(one.imported for one in symbols)
             raise ProbeNotFound(

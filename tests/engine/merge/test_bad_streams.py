@@ -160,6 +160,8 @@ def test_only_the_first_problems_are_shown() -> None:
     _, problems = after(*["x"] * 100)
     assert problems[-1] == "f: 95 more such lines"
     assert len(problems) == 6
+    _, problems = after(*["x"] * 6)
+    assert problems[-1] == "f: 1 more such line"
 
 
 def test_keys_without_end_are_lost_and_said() -> None:

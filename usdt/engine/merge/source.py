@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.text import plural
 from usdt.engine.output.streams.header import SCHEMA_VERSION, Clock, StreamHeader
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Source:
         """Say how many problems were not shown."""
         more = self.problems - _SHOWN
         if more > 0:
-            self._problem(f"{self.name}: {more} more such lines")
+            self._problem(f"{self.name}: {plural(more, 'more such line')}")
 
     def take_header(self, found: dict[str, Any]) -> StreamHeader | None:
         """Take a header; return it, or None if the stream is of a version that cannot be read.

@@ -10,6 +10,7 @@ from usdt.arch.pt_regs import instruction_pointer, saved_registers
 from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import replace
 from usdt.base.machine import KERNEL_MACHINE, KERNEL_WORD_SIZE
+from usdt.base.text import plural
 from usdt.engine.aggregate.keys import lay_out
 from usdt.engine.compiler.codegen.model import ProgramVariant
 from usdt.engine.compiler.entry_return import TIME_OFFSET, EntryReturnRole, split_entry_return
@@ -287,7 +288,8 @@ class SpanPlanner(AttachPlanner):
     def _report_pair(self, start: int, ending: ProgramVariant) -> None:
         if len(self.starts) * len(self._ends) > _MOST_PAIRS:
             raise TracingError(
-                f"{len(self.starts)} starts and {len(self._ends)} ends with different values: "
+                f"{plural(len(self.starts), 'start')} and {plural(len(self._ends), 'end')} with "
+                "different values: "
                 "name fewer probes"
             )
         plan = replace(ending.plan, start=self.starts[start])

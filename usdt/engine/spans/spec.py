@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.errors import LanguageError
 from usdt.base.frozen import frozen
+from usdt.base.text import plural
 from usdt.engine.aggregate.spec import Items, parse_keys
 
 if TYPE_CHECKING:
@@ -77,6 +78,6 @@ def span_spec(
     keys = parse_keys(key if key is not None else _THREAD, "--key")
     end_keys = parse_keys(given if given is not None else _THREAD, "--end-key")
     if len(keys.items) != len(end_keys.items):
-        reason = f"--key has {len(keys.items)} values and --end-key {len(end_keys.items)}"
+        reason = f"--key has {plural(len(keys.items), 'value')} and --end-key {len(end_keys.items)}"
         raise LanguageError(end_keys.text, 0, f"{reason}: write as many, in the same order")
     return SpanSpec(start, end, keys, end_keys, slower, max_open)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.arch.unwind_rows import ROW
 from usdt.base.closeable import Closeable
+from usdt.base.text import plural
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
 from usdt.engine.walks.find_file import FILE, FILES, file_key
@@ -217,8 +218,8 @@ class StackWalks(Closeable):
         tables = self._rows.tables
         cached = sum(table.cached for table in tables)
         return (
-            f"user stacks by unwind tables in the kernel: {len(tables)} tables ({cached} from the"
-            f" cache), {self._rows.used} rows, {self._seconds:.2f} s"
+            f"user stacks by unwind tables in the kernel: {plural(len(tables), 'table')} ({cached}"
+            f" from the cache), {plural(self._rows.used, 'row')}, {self._seconds:.2f} s"
         )
 
 

@@ -72,7 +72,7 @@ def test_formats(text: str, types: list[Type], values: list[Any], printed: str) 
 @pytest.mark.parametrize(
     ("text", "types", "reason"),
     [
-        ("%d", [], "the format has 1 conversions for 0 values"),
+        ("%d", [], "the format has 1 conversion for 0 values"),
         ("%", [], "found '%', which is no conversion"),
         ("%y", [INT64], "found '%y', which is no conversion of printf()"),
         ("%n", [INT64], "found '%n', which is no conversion of printf()"),

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
+from usdt.base.text import plural
 from usdt.engine.programs.types import (
     BufferType,
     IntegerType,
@@ -90,7 +91,8 @@ def check_format(text: str, types: Sequence[Type], error: Callable[[str], Except
     except ValueError as err:
         raise error(str(err)) from err
     if len(wanted) != len(types):
-        raise error(f"the format has {len(wanted)} conversions for {len(types)} values")
+        counts = plural(len(wanted), "conversion"), plural(len(types), "value")
+        raise error(f"the format has {' for '.join(counts)}")
     for conversion, kind in zip(wanted, types, strict=True):
         if not _fits(conversion.letter, kind):
             shown = f"%{conversion.size}{conversion.letter}"

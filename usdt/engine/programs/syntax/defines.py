@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
+from usdt.base.text import plural
 from usdt.engine.language.tokens import quotable
 from usdt.engine.programs.syntax.tokens import Token, scan
 
@@ -142,7 +143,7 @@ class _Expansion:
         if not names and arguments == [[]]:
             arguments = []
         if len(arguments) != len(names):
-            reason = f"{use} takes {len(names)} arguments, found {len(arguments)}"
+            reason = f"{use} takes {plural(len(names), 'argument')}, found {len(arguments)}"
             raise self.source.error(use.start, reason)
         done = [self.run(argument, inside) for argument in arguments]
         self.depth -= 1

@@ -14,6 +14,7 @@ from usdt.arch.locations import Constant
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
 from usdt.base.frozen import frozen, replace
+from usdt.base.text import plural
 from usdt.bpf import features
 from usdt.bpf._uapi import Helper, ProgType
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
@@ -232,7 +233,7 @@ class _EventAttacher:
             self.failures.append(AttachFailure((point,), error))
             return
         self.loader.add_link(link)
-        self.loader.attach_log.append(f"{link.detach_steps} perf counters")
+        self.loader.attach_log.append(plural(link.detach_steps, "perf counter"))
 
     def _attach_breakpoint(
         self, requests: Sequence[AttachRequest], target: BreakpointTarget
@@ -271,7 +272,8 @@ class _EventAttacher:
             excluded=os.getpid(),
         )
         self.loader.add_link(attach_raw_tracepoint(program, name))
-        self.loader.attach_log.append(f"{len(requests)} system calls: one raw tracepoint {name}")
+        calls = plural(len(requests), "system call")
+        self.loader.attach_log.append(f"{calls}: one raw tracepoint {name}")
 
 
 def _at_return(request: AttachRequest) -> bool:

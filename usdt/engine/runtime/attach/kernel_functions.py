@@ -186,7 +186,7 @@ class _FunctionAttacher:
         else:
             self._progress(len(both))
             self.loader.attach_log.append(
-                f"{len(pairs)} entries and returns by a kprobe_multi link"
+                f"{plural(len(pairs), 'pair')} of entry and return by a kprobe_multi link"
             )
 
     def _max_together(self, requests: list[AttachRequest]) -> int:

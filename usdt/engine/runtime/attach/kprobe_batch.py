@@ -14,6 +14,7 @@ from usdt.arch.pt_regs import PT_REGS
 from usdt.base.errors import NotSupported, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.machine import KERNEL_MACHINE
+from usdt.base.text import plural
 from usdt.bpf._uapi import Helper, MapType, ProgType
 from usdt.bpf.asm.insn import R0, R6, R10, Jump
 from usdt.bpf.maps import MapSpec
@@ -196,7 +197,9 @@ class KprobeBatch:
                 number += len(requests)
         if number:
             events = len({event.name for event, _, _ in waiting})
-            self._loader.attach_log.append(f"{number} kprobes in {events} tracefs events")
+            self._loader.attach_log.append(
+                f"{plural(number, 'kprobe')} in {plural(events, 'tracefs event')}"
+            )
 
 
 def _address(request: AttachRequest) -> int:

@@ -454,7 +454,7 @@ class TracefsSession(Pollable, Closeable):
     def closing_notes(self) -> list[str]:
         """Return messages on items that could not be read, and on hits that may be missing."""
         damaged = self._reader.damaged
-        pages = [f"{damaged} pages of the kernel's could not be read to their end"]
+        pages = [f"could not read {plural(damaged, 'page')} of the kernel's to the end"]
         return [*self._problems, *(pages if damaged else ()), *self._missed]
 
     def close(self) -> None:
