@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import statistics
@@ -10,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ("rings",)
 
@@ -27,31 +28,35 @@ def rings(records: int, rounds: int) -> None:
         records: that each CPU writes, and that are read at once.
         rounds: measurements of each.
     """
+    from usdt.bpf.rings.array_rings import can_use_array  # noqa: PLC0415 - --help does not pay
+
     records = min(records, _SIZE // 2 // (_RECORD + 8))
     print(f"ring buffers: {records:,} records of {_RECORD} bytes from each CPU, of {rounds} rounds")
     cpus = len(os.sched_getaffinity(0))
     for writers, count in ((1, 1), (2, 1), (2, 2))[: 3 if cpus > 1 else 1]:
-        each = [_write(records, writers, count) for _ in range(rounds)]
+        kinds = [_in_kernel_rings, _in_array] if can_use_array(_SIZE) else [_in_kernel_rings]
+        times: dict[Any, list[float]] = {kind: [] for kind in kinds}
+        for _ in range(rounds):
+            for kind, found in times.items():
+                with kind(count) as programs:
+                    found.append(_write(records, writers, programs))
         name = f"{writers} CPU{'s' * (writers > 1)} write to {count}"
-        print(f"  {name:36} {statistics.median(each):8.1f} ns a record")
+        shown = [f"{statistics.median(found):8.1f}" for found in times.values()]
+        array = f", {shown[1].strip()} in an array" if len(shown) > 1 else ""
+        print(f"  {name:36} {shown[0]} ns a record{array}")
     for count in (1, 2, 16):
         each = [_read(min(records, 1 << 16), count) for _ in range(rounds)]
         name = f"records of {count}, put in order"
         print(f"  {name:36} {statistics.median(each):8.1f} ns of CPU a record")
 
 
-def _write(records: int, writers: int, count: int) -> float:
-    from usdt.bpf._uapi import MapType  # noqa: PLC0415 - only this measurement loads programs
-    from usdt.bpf.maps import MapSpec  # noqa: PLC0415
-
-    maps = [MapSpec(MapType.RINGBUF, 0, 0, _SIZE, "events").create() for _ in range(count)]
-    programs = [_program(one) for one in maps]
+def _write(records: int, writers: int, programs: Sequence[Any]) -> float:
     context = multiprocessing.get_context("fork")
     answers, ready = context.Queue(), context.Barrier(writers)
     workers = [
         context.Process(
             target=_run,
-            args=(programs[cpu % count].fd.fileno(), cpu, records, ready, answers),
+            args=(programs[cpu % len(programs)].fd.fileno(), cpu, records, ready, answers),
         )
         for cpu in range(writers)
     ]
@@ -60,33 +65,49 @@ def _write(records: int, writers: int, count: int) -> float:
     found = [answers.get() for _ in workers]
     for worker in workers:
         worker.join()
-    for one in (*programs, *maps):
-        one.close()
     return float(statistics.mean(found))
 
 
-def _program(ring: Any) -> Any:
-    from usdt.bpf._uapi import Helper, ProgType  # noqa: PLC0415
+@contextlib.contextmanager
+def _in_kernel_rings(count: int) -> Iterator[list[Any]]:
+    from usdt.bpf.rings.ringbuf import RingBuffer  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        rings = [stack.enter_context(RingBuffer(_SIZE)) for _ in range(count)]
+        yield [stack.enter_context(_program({"events": one.map})) for one in rings]
+
+
+@contextlib.contextmanager
+def _in_array(count: int) -> Iterator[list[Any]]:
+    from usdt.bpf.rings.array_rings import ArrayRings  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        arrays = [stack.enter_context(ArrayRings(_SIZE, 1)) for _ in range(count)]
+        yield [
+            stack.enter_context(_program({"events": one.map, "bell": one.bell.map}, _SIZE))
+            for one in arrays
+        ]
+
+
+def _program(maps: dict[str, Any], array_size: int = 0) -> Any:
+    from usdt.bpf._uapi import ProgType  # noqa: PLC0415
     from usdt.bpf.asm.assembler import Assembler  # noqa: PLC0415
-    from usdt.bpf.asm.insn import R0, R1, R2, R3, Jump  # noqa: PLC0415
+    from usdt.bpf.asm.insn import R0, R7  # noqa: PLC0415
     from usdt.bpf.program import ProgramSpec  # noqa: PLC0415
+    from usdt.bpf.rings.groups import RingGroups  # noqa: PLC0415
+    from usdt.engine.compiler.codegen.ring_writes import RingWriter  # noqa: PLC0415
 
     asm = Assembler()
-    asm.load_map(R1, "events")
-    asm.mov(R2, _RECORD)
-    asm.mov(R3, 0)
-    asm.call(Helper.RINGBUF_RESERVE)
-    asm.jump(Jump.EQ, R0, 0, "full")
-    asm.mov(R1, R0)
+    writer = RingWriter(asm, R7, _RECORD, RingGroups(1, 0, array_size))
+    writer.reserve("full")
     for at in range(0, _RECORD, 8):
-        asm.store(R1, at, at)
-    asm.mov(R2, 1)  # BPF_RB_NO_WAKEUP
-    asm.call(Helper.RINGBUF_SUBMIT)
+        asm.store(R7, at, at)
+    writer.submit()
     asm.label("full")
     asm.mov(R0, 0)
     asm.exit()
     kind: ProgType = int.__new__(ProgType, _XDP)
-    return ProgramSpec(asm.assemble(), type=kind, name="rings").load({"events": ring})
+    return ProgramSpec(asm.assemble(), type=kind, name="rings").load(maps)
 
 
 def _run(program: int, cpu: int, records: int, ready: Any, answers: Any) -> None:

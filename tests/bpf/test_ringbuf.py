@@ -60,13 +60,19 @@ def spread(data: bytes) -> list[tuple[int, int, int]]:
     ]
 
 
+def being_written(header: int) -> bool:
+    """Whether a record with this header may not be read yet."""
+    return bool(header & BUSY) or not header
+
+
 @pytest.mark.parametrize(
     ("records", "ready"),
     [
         pytest.param([], 0, id="nothing"),
         pytest.param([(16, 0)], 24, id="one record"),
         pytest.param([(16, BUSY)], 0, id="one that is not submitted yet"),
-        pytest.param([(0, 0)], 8, id="an empty record is its header"),
+        pytest.param([(0, 0)], 0, id="without a length, it is being written"),
+        pytest.param([(0, DISCARD)], 8, id="an empty one is its header"),
         pytest.param([(1, 0)], 16, id="a body is padded to eight bytes"),
         pytest.param([(8, 0), (9, 0)], 40, id="two lengths"),
         pytest.param([(8, 0), (8, 0), (8, BUSY)], 32, id="the last of three equals is busy"),
@@ -207,7 +213,7 @@ def test_takes_from_any_position_give_all_records_before_a_busy_one(
     data = ring(records)
     memory = Memory(bytes(4096))
     memory.place(8 * place, data)
-    busy = [start for start, _, header in walk(data) if header & BUSY]
+    busy = [start for start, _, header in walk(data) if being_written(header)]
     taken = b"".join(iter(lambda: memory.reader.take(most), b""))
     assert taken == data[: busy[0] if busy else len(data)]
 
@@ -233,7 +239,7 @@ def test_committed_ends_where_a_naive_walk_meets_a_busy_record(
     made: list[tuple[Record, int]],
 ) -> None:
     data = ring(record for record, count in made for _ in range(count))
-    busy = [start for start, _, header in walk(data) if header & BUSY]
+    busy = [start for start, _, header in walk(data) if being_written(header)]
     assert committed_size(data) == (busy[0] if busy else len(data))
 
 
@@ -263,7 +269,11 @@ def test_tally_counts_like_a_naive_walk(
     data = data[: max(0, len(data) - 8 * missing)]
     end = records = 0
     for start, step, header in walk(data):
-        if header & BUSY or start + step > len(data) or (start and start + step > limit & ~3):
+        if (
+            being_written(header)
+            or start + step > len(data)
+            or (start and start + step > limit & ~3)
+        ):
             break
         if not start and limit < 4:
             break

@@ -22,9 +22,9 @@ from usdt.bpf.asm.disasm import listing
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.program import _LAYOUT, ProgramSpec
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen.map_calls import EVENTS
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
+from usdt.engine.compiler.codegen.ring_writes import EVENTS
 from usdt.engine.compiler.ir import Number, Unavailable
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.compiler.resolve import Scope, resolve

@@ -23,9 +23,9 @@ from usdt.bpf._uapi import AttachType, MapType, ProgType
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.program import ProgramSpec
 from usdt.btf.reader import Btf
-from usdt.engine.compiler.codegen.map_calls import EVENTS
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
+from usdt.engine.compiler.codegen.ring_writes import EVENTS
 from usdt.engine.compiler.entry_return import EntryReturnRole, split_entry_return
 from usdt.engine.compiler.ir import Deref, PointerExpr
 from usdt.engine.compiler.plan import make_plan

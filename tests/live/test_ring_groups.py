@@ -12,9 +12,10 @@ from patience import patient
 
 import usdt
 from usdt.bpf.maps import read_cpu_list
-from usdt.bpf.rings.groups import RingGroups
+from usdt.bpf.rings.groups import ONE_RING, RingGroups
 from usdt.engine.compiler.codegen import record
 from usdt.engine.programs.codegen import action
+from usdt.engine.runtime import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +28,13 @@ _HITS = 2_000
 _CPUS = sorted(os.sched_getaffinity(0))[:2]
 
 
-@pytest.fixture(autouse=True)
-def _ring_of_each_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = RingGroups(max(*read_cpu_list("possible"), 1) + 1, 0)
+@pytest.fixture(autouse=True, params=["several", "several of the kernel", "one of the kernel"])
+def _rings(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    # Several, in an array where the machine has that: or the kernel's, as on other machines.
+    if "kernel" in request.param:
+        monkeypatch.setattr(session, "can_use_array", lambda _: False)
+    cpus = max(*read_cpu_list("possible"), 1) + 1
+    groups = ONE_RING if "one" in request.param else RingGroups(cpus, 0)
     for module in (record, action):
         monkeypatch.setattr(module, "ring_groups", lambda: groups)
 

@@ -32,7 +32,6 @@ from usdt.cgroups.labels import CgroupName
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen import current_task
 from usdt.engine.compiler.codegen.expressions import TEMPORARIES, ExpressionEmitter
-from usdt.engine.compiler.codegen.map_calls import EVENTS
 from usdt.engine.compiler.codegen.model import (
     COUNTERS,
     ActionEmitter,
@@ -41,6 +40,7 @@ from usdt.engine.compiler.codegen.model import (
     TaskFilter,
 )
 from usdt.engine.compiler.codegen.program import generate
+from usdt.engine.compiler.codegen.ring_writes import EVENTS
 from usdt.engine.compiler.codegen.task_filter import ANY_LEVEL
 from usdt.engine.compiler.record.columns import CgroupColumn
 from usdt.engine.compiler.record.layout import HEADER_SIZE

@@ -27,6 +27,7 @@ __all__ = ("Assembler", "Code", "CodeTooLarge")
 
 _LD_IMM64 = 0x18
 _PSEUDO_MAP_FD = 1
+_PSEUDO_MAP_VALUE = 2
 _PSEUDO_FUNC = 4
 _GOTO = 0x05
 _EXIT = 0x95
@@ -48,12 +49,14 @@ class Code:
     Attributes:
         insns: the instructions, eight bytes each.
         maps: index of a two-slot load instruction → name of the map that it loads, and register.
+        values: the indices of those that load the address of the map's value.
         functions: indices of the first instructions of functions that helpers call.
     """
 
     insns: bytes
     maps: dict[int, tuple[str, Reg]]
     functions: tuple[int, ...] = ()
+    values: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.insns) // 8
@@ -62,7 +65,8 @@ class Code:
         """Return the instructions with every map's name replaced by its descriptor."""
         insns = bytearray(self.insns)
         for index, (name, dst) in self.maps.items():
-            load = encode(_LD_IMM64, dst, _PSEUDO_MAP_FD, 0, maps[name])
+            kind = _PSEUDO_MAP_VALUE if index in self.values else _PSEUDO_MAP_FD
+            load = encode(_LD_IMM64, dst, kind, 0, maps[name])
             insns[index * 8 : index * 8 + 8] = load
         return bytes(insns)
 
@@ -76,6 +80,7 @@ class Assembler:
         self._jumps: dict[int, tuple[int, int, int, int, str]] = {}
         self._exits: list[int] = []
         self._maps: dict[int, tuple[str, Reg]] = {}
+        self._values: set[int] = set()
         self._functions: dict[str, Callable[[Assembler], object]] = {}
         self._addresses: dict[int, tuple[str, Reg]] = {}
         self._optional: list[tuple[int, int, Reg]] = []
@@ -149,6 +154,12 @@ class Assembler:
         """``dst = &map``, resolved when the program is loaded."""
         self._maps[len(self._insns)] = (name, dst)
         self._wide(dst, _PSEUDO_MAP_FD, 0)
+
+    def load_map_value(self, dst: Reg, name: str, offset: int = 0) -> None:
+        """``dst = value of a one-entry array + offset`` (Linux 5.2, commit d8eca5bbb2be)."""
+        self._values.add(len(self._insns))
+        self._maps[len(self._insns)] = (name, dst)
+        self._wide(dst, _PSEUDO_MAP_VALUE, offset << 32)
 
     def function(self, name: str, emit: Callable[[Assembler], object]) -> None:
         """Add a function that helpers call; ``emit`` emits it behind the program, once a name."""
@@ -225,7 +236,8 @@ class Assembler:
         maps = {new_index[index]: item for index, item in self._maps.items() if index in new_index}
         starts = (self._labels[name] for name in self._functions)
         functions = tuple(new_index[start] for start in starts if start in new_index)
-        return Code(b"".join(insns), maps, functions)
+        values = frozenset(new_index[index] for index in self._values if index in new_index)
+        return Code(b"".join(insns), maps, functions, values)
 
     def _needed(self, reachable: list[int]) -> list[int]:
         # Without instructions whose result no other one uses.

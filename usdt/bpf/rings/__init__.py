@@ -1,1 +1,6 @@
-"""The BPF ring buffer: :mod:`.ringbuf`, and :mod:`.groups`: several of them, read as one."""
+"""Ring buffers, and the reader's side of them.
+
+ringbuf       the kernel's
+array_rings   in an array map, where programs need no lock
+groups        several that are read as one
+"""

@@ -29,18 +29,21 @@ from usdt.bpf.maps import MapSpec, read_cpu_list
 from usdt.bpf.rings.ringbuf import DISCARD, TAKE, RingBuffer, equal_runs, ring_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from usdt.base.closeable import FD
+    from usdt.bpf.rings.ringbuf import RingMemory
 
 __all__ = (
     "ONE_RING",
     "RingBuffers",
     "RingGroups",
+    "RingsInOrder",
     "TakenRecords",
     "TimeOrder",
     "groups_of",
     "ring_groups",
+    "size_of_each",
 )
 
 _ALONE = 2  # CPUs that share a buffer without waiting for each other: measured
@@ -51,10 +54,17 @@ _INDEX = struct.Struct("=I")
 
 @frozen
 class RingGroups:
-    """How CPUs share ring buffers: the buffer of a CPU has the index ``CPU >> shift``."""
+    """How CPUs share ring buffers: the buffer of a CPU has the index ``CPU >> shift``.
+
+    Attributes:
+        count: of the ring buffers.
+        shift: see above.
+        array_size: bytes of each if they are in an array (:mod:`.array_rings`); 0: the kernel's.
+    """
 
     count: int
     shift: int
+    array_size: int = 0
 
 
 ONE_RING = RingGroups(1, 0)
@@ -72,6 +82,15 @@ def groups_of(cpus: int) -> RingGroups:
         return ONE_RING
     shift = max((cpus - 1).bit_length() - _MOST.bit_length() + 1, 0)
     return RingGroups((cpus - 1 >> shift) + 1, shift)
+
+
+def size_of_each(size: int, count: int) -> int:
+    """Return the bytes of each of ``count`` ring buffers: a power of two, a quarter at least.
+
+    Raises:
+        TracingError: more than 2 GiB each.
+    """
+    return ring_size(-(-size // min(count, _PARTS)))
 
 
 @frozen
@@ -95,41 +114,17 @@ class TakenRecords:
         return True  # without records, it lets those go that are held back
 
 
-class RingBuffers(Closeable):
-    """Several ring buffers that are read as one; a context manager.
+class RingsInOrder:
+    """The reader's side of several ring buffers that are read as one.
 
     Args:
-        size: bytes of all of them if there are up to four; of more, each has a quarter.
-        count: of the ring buffers.
-        name: of the array of maps.
-
-    Attributes:
-        size: bytes of each.
-        map: the array of maps in which programs find the ring buffer of their CPU.
-
-    Raises:
-        TracingError: more than 2 GiB each.
-        NotSupported: the kernel has no ring buffer.
-        SyscallError: the kernel cannot create or map them.
+        rings: the ring buffers; their owner closes them.
     """
 
-    def __init__(self, size: int, count: int, name: str = "events") -> None:
-        self.size = ring_size(-(-size // min(count, _PARTS)))
-        with contextlib.ExitStack() as undo:
-            rings = [undo.enter_context(RingBuffer(self.size, name)) for _ in range(count)]
-            spec = MapSpec(MapType.ARRAY_OF_MAPS, _INDEX.size, _INDEX.size, count, name)
-            self.map = undo.enter_context(spec.create(rings[0].map))
-            for index, ring in enumerate(rings):
-                self.map.set(_INDEX.pack(index), _INDEX.pack(ring.fd.fileno()))
-            undo.pop_all()
+    def __init__(self, rings: Sequence[RingMemory]) -> None:
         self._rings = rings
         self._open = False  # whether some of what was taken last waits for the next take()
-        self._order = TimeOrder(count)
-
-    @property
-    def descriptors(self) -> tuple[FD, ...]:
-        """The maps' descriptors; one is readable when there are records."""
-        return tuple(ring.fd for ring in self._rings)
+        self._order = TimeOrder(len(rings))
 
     def pending(self) -> int:
         """Return the number of bytes between reader and writers; 1: none, but take() is due."""
@@ -167,11 +162,40 @@ class RingBuffers(Closeable):
         """
         return self._order.next(taken)
 
+
+class RingBuffers(RingsInOrder, Closeable):
+    """Several ring buffers of the kernel that are read as one; a context manager.
+
+    Args:
+        size: bytes of all of them if there are up to four; of more, each has a quarter.
+        count: of the ring buffers.
+        name: of the array of maps.
+
+    Attributes:
+        size: bytes of each.
+        map: the array of maps in which programs find the ring buffer of their CPU.
+
+    Raises:
+        TracingError: more than 2 GiB each.
+        NotSupported: the kernel has no ring buffer.
+        SyscallError: the kernel cannot create or map them.
+    """
+
+    def __init__(self, size: int, count: int, name: str = "events") -> None:
+        self.size = size_of_each(size, count)
+        with contextlib.ExitStack() as undo:
+            rings = [undo.enter_context(RingBuffer(self.size, name)) for _ in range(count)]
+            spec = MapSpec(MapType.ARRAY_OF_MAPS, _INDEX.size, _INDEX.size, count, name)
+            self.map = undo.enter_context(spec.create(rings[0].map))
+            for index, ring in enumerate(rings):
+                self.map.set(_INDEX.pack(index), _INDEX.pack(ring.fd.fileno()))
+            self._resources = undo.pop_all()
+        self.descriptors: tuple[FD, ...] = tuple(ring.fd for ring in rings)
+        super().__init__(rings)
+
     def close(self) -> None:
         """Unmap and close; idempotent."""
-        for ring in self._rings:
-            ring.close()
-        self.map.close()
+        self._resources.close()
 
 
 class TimeOrder:

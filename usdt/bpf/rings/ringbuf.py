@@ -58,6 +58,7 @@ __all__ = (
     "HEADER",
     "TAKE",
     "RingBuffer",
+    "RingMemory",
     "committed_size",
     "count_committed",
     "equal_runs",
@@ -118,7 +119,7 @@ def count_committed(data: bytes | memoryview, limit: int = 1 << 40) -> tuple[int
     position = records = 0
     while position < stop:
         header = words[position]
-        if header & BUSY:
+        if header & BUSY or not header:
             break
         step = ((header & _LENGTH) + HEADER + 7 >> 3) << 1  # record_words(), without a call
         count = 1
@@ -185,41 +186,22 @@ def _create(size: int, name: str) -> Map:
         raise SyscallError(errno.ENOMEM, what, hint) from err
 
 
-class RingBuffer(Closeable):
-    """A ring buffer map and its mapping; a context manager.
+class RingMemory:
+    """The reader's side of a ring buffer that is mapped.
 
     Args:
-        size: bytes; rounded up to a power of two of at least a page.
-
-    Raises:
-        TracingError: more than 2 GiB.
-        NotSupported: the kernel has no ring buffer.
-        SyscallError: the kernel cannot create or map it.
+        size: bytes of the data, a power of two.
+        consumer, producer: the positions, of one word each.
+        data: the data.
     """
 
-    def __init__(self, size: int, name: str = "events") -> None:
-        self.size = ring_size(size)
-        self.map: Map = _create(self.size, name)
-        page = os.sysconf("SC_PAGE_SIZE")
-        with contextlib.ExitStack() as undo:
-            undo.callback(self.map.close)
-            self._consumer_page = self._map(page, 0, mmap.PROT_READ | mmap.PROT_WRITE)
-            undo.callback(self._consumer_page.close)
-            self._data_pages = self._map(page + self.size, page, mmap.PROT_READ)
-            undo.pop_all()
-        self._consumer = memoryview(self._consumer_page).cast(_POSITION)
-        self._producer = memoryview(self._data_pages)[:KERNEL_WORD_SIZE].cast(_POSITION)
-        self._data = memoryview(self._data_pages)[page:]
-
-    @property
-    def descriptors(self) -> tuple[FD, ...]:
-        """The map's descriptor, readable (epoll) when there are records."""
-        return (self.fd,)
-
-    @property
-    def fd(self) -> FD:
-        """The map's descriptor."""
-        return self.map.fd
+    def __init__(
+        self, size: int, consumer: memoryview, producer: memoryview, data: memoryview
+    ) -> None:
+        self.size = size
+        self._consumer = consumer
+        self._producer = producer
+        self._data = data
 
     def pending(self) -> int:
         """Return the number of bytes between reader and writers."""
@@ -264,6 +246,51 @@ class RingBuffer(Closeable):
                 data += bytes(there[ready:]) + self._data[:beyond]
         return data
 
+    def _release(self) -> None:
+        for view in (self._consumer, self._producer, self._data):
+            view.release()
+
+
+class RingBuffer(RingMemory, Closeable):
+    """A ring buffer map and its mapping; a context manager.
+
+    Args:
+        size: bytes; rounded up to a power of two of at least a page.
+
+    Raises:
+        TracingError: more than 2 GiB.
+        NotSupported: the kernel has no ring buffer.
+        SyscallError: the kernel cannot create or map it.
+    """
+
+    def __init__(self, size: int, name: str = "events") -> None:
+        size = ring_size(size)
+        self.map: Map = _create(size, name)
+        page = os.sysconf("SC_PAGE_SIZE")
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.map.close)
+            self._consumer_page = self._map(page, 0, mmap.PROT_READ | mmap.PROT_WRITE)
+            undo.callback(self._consumer_page.close)
+            self._data_pages = self._map(page + size, page, mmap.PROT_READ)
+            undo.pop_all()
+        producer = memoryview(self._data_pages)
+        super().__init__(
+            size,
+            memoryview(self._consumer_page).cast(_POSITION),
+            producer[:KERNEL_WORD_SIZE].cast(_POSITION),
+            producer[page:],
+        )
+
+    @property
+    def descriptors(self) -> tuple[FD, ...]:
+        """The map's descriptor, readable (epoll) when there are records."""
+        return (self.fd,)
+
+    @property
+    def fd(self) -> FD:
+        """The map's descriptor."""
+        return self.map.fd
+
     def _map(self, length: int, offset: int, protection: int) -> mmap.mmap:
         try:
             return mmap.mmap(self.fd.fileno(), length, prot=protection, offset=offset)
@@ -274,8 +301,7 @@ class RingBuffer(Closeable):
         """Unmap and close; idempotent."""
         if self.fd.closed:
             return
-        for view in (self._consumer, self._producer, self._data):
-            view.release()
+        self._release()
         self._consumer_page.close()
         self._data_pages.close()
         self.map.close()

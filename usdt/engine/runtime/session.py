@@ -16,11 +16,12 @@ from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
-from usdt.bpf.rings.groups import RingBuffers
+from usdt.bpf.rings.array_rings import ArrayRings, can_use_array
+from usdt.bpf.rings.groups import RingBuffers, RingGroups, size_of_each
 from usdt.bpf.rings.ringbuf import HEADER, RingBuffer
-from usdt.engine.compiler.codegen.map_calls import EVENTS
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
+from usdt.engine.compiler.codegen.ring_writes import BELL, EVENTS
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
     DEFAULT_BUFFER,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
-    from usdt.bpf.rings.groups import RingGroups
     from usdt.engine.compiler.codegen.model import ActionEmitter
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.plan import ProbePlan
@@ -256,7 +256,10 @@ class BpfSession(Pollable):
         self.close()
 
 
-def _ring_buffers(size: int, groups: RingGroups) -> RingBuffer | RingBuffers:
+def _ring_buffers(size: int, groups: RingGroups) -> ArrayRings | RingBuffer | RingBuffers:
+    each = size_of_each(size, groups.count)
+    if can_use_array(each * groups.count):
+        return ArrayRings(each, groups.count, EVENTS)
     if groups.count > 1:
         return RingBuffers(size, groups.count, EVENTS)
     return RingBuffer(size, EVENTS)
@@ -308,11 +311,16 @@ class RingBufferSession(BpfSession):
             copies=StackCopies(unwind, stack_bytes),
         )
         self._decoder = form if isinstance(form, RecordConsumer) else Decoder(form)
-        self._ring = _ring_buffers(buffer, action.groups)
+        groups = action.groups
+        self._ring = _ring_buffers(buffer, groups)
+        maps = {EVENTS: self._ring.map}
+        if isinstance(self._ring, ArrayRings):
+            maps[BELL] = self._ring.bell.map
+            action = action.into(RingGroups(groups.count, groups.shift, self._ring.size))
         try:
             super().__init__(
                 planner,
-                {EVENTS: self._ring.map},
+                maps,
                 accept=accept,
                 via=via,
                 action=action,

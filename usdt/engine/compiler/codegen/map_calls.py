@@ -5,25 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R10, Alu, Jump
 from usdt.engine.compiler.codegen.stack_slots import KEY_SLOT
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
-    from usdt.bpf.rings.groups import RingGroups
 
 __all__ = (
-    "EVENTS",
     "emit_fetch_add",
     "emit_map_call",
     "emit_map_key",
-    "emit_reserve",
     "emit_thread_place",
     "emit_unique_thread",
 )
-
-EVENTS = "events"  # the ring buffer, or the array of those of groups of CPUs
 
 
 def emit_map_key(asm: Assembler, name: str, slot: int = KEY_SLOT) -> None:
@@ -40,30 +35,6 @@ def emit_map_call(asm: Assembler, helper: Helper, name: str, slot: int = KEY_SLO
     """
     emit_map_key(asm, name, slot)
     asm.call(helper)
-
-
-def emit_reserve(asm: Assembler, size: int, groups: RingGroups, full: str) -> None:
-    """Emit code that reserves a record in the ring buffer of this CPU.
-
-    Args:
-        asm: the assembler.
-        size: bytes of the record, whose address is left in r0.
-        groups: how CPUs share ring buffers.
-        full: the label to go to if there is no space.
-    """
-    if groups.count > 1:
-        asm.call(Helper.GET_SMP_PROCESSOR_ID)
-        asm.alu(Alu.RSH, R0, groups.shift)
-        asm.store(R10, KEY_SLOT, R0, 4)
-        emit_map_call(asm, Helper.MAP_LOOKUP_ELEM, EVENTS)
-        asm.jump(Jump.EQ, R0, 0, full)
-        asm.mov(R1, R0)
-    else:
-        asm.load_map(R1, EVENTS)
-    asm.mov(R2, size)
-    asm.mov(R3, 0)
-    asm.call(Helper.RINGBUF_RESERVE)
-    asm.jump(Jump.EQ, R0, 0, full)
 
 
 def emit_fetch_add(asm: Assembler, address: Reg, by: int, *, atomics: bool) -> None:

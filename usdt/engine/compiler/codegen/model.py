@@ -265,6 +265,11 @@ class ActionEmitter(Protocol):
         """How the CPUs share the ring buffers that the action writes to."""
         return ONE_RING
 
+    def into(self, groups: RingGroups) -> ActionEmitter:
+        """Return the action that writes to ring buffers that are shared and placed so."""
+        del groups
+        return self
+
     def indexed(
         self, variants: Iterable[ProgramVariant]
     ) -> Callable[[Assembler, str], None] | None:

@@ -23,8 +23,8 @@ from usdt.bpf.rings.groups import ONE_RING, ring_groups
 from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.expressions import STACK_BOTTOM, ExpressionEmitter
-from usdt.engine.compiler.codegen.map_calls import emit_reserve
 from usdt.engine.compiler.codegen.model import ActionEmitter, stack_flags
+from usdt.engine.compiler.codegen.ring_writes import RingWriter
 from usdt.engine.compiler.codegen.stack_slots import SITE_SLOT
 from usdt.engine.compiler.ir import Number, RegisterAggregate, of_kernel
 from usdt.engine.compiler.limits import FIRST_ADDRESS
@@ -61,10 +61,6 @@ if TYPE_CHECKING:
 
 __all__ = ("RECORD_ACTION", "RecordAction", "RecordEmitter")
 
-_WAKEUP = (
-    0  # flags: wake the reader if it has read all earlier records; see usdt/bpf/rings/ringbuf.py
-)
-#: Where struct pt_regs has the stack pointer.
 _MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
 
 
@@ -72,6 +68,9 @@ class RecordAction(ActionEmitter):
     """The action that writes a record."""
 
     shares_code = True
+
+    def __init__(self, groups: RingGroups | None = None) -> None:
+        self._groups = groups
 
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
@@ -82,7 +81,11 @@ class RecordAction(ActionEmitter):
     @property
     def groups(self) -> RingGroups:
         """How the CPUs of this machine share ring buffers."""
-        return ring_groups()
+        return self._groups or ring_groups()
+
+    def into(self, groups: RingGroups) -> RecordAction:
+        """Return the action that writes to these ring buffers."""
+        return RecordAction(groups)
 
 
 RECORD_ACTION = RecordAction()
@@ -106,6 +109,7 @@ class RecordEmitter:
         self.labels = labels
         self.sleepable = sleepable
         self.groups = groups
+        self.ring = RingWriter(asm, R7, self.plan.size, groups)
         self.again = asm.new_label("body")
         self._fault_in_label = asm.new_label("fault_in")
 
@@ -120,12 +124,9 @@ class RecordEmitter:
         if self.sleepable:
             asm.mov(R8, 0)
             asm.label(self.again)
-        emit_reserve(asm, self.plan.size, self.groups, self.labels.lost)
-        asm.mov(R7, R0)
+        self.ring.reserve(self.labels.lost)
         self._fill()
-        asm.mov(R1, R7)
-        asm.mov(R2, _WAKEUP)
-        asm.call(Helper.RINGBUF_SUBMIT)
+        self.ring.submit()
         asm.goto(self.labels.exit)
 
     def _fill(self) -> None:
@@ -458,11 +459,7 @@ class RecordEmitter:
 
     def discard(self) -> None:
         """Emit code that discards the record before the program sleeps."""
-        asm = self.asm
-        asm.mov(R1, R7)
-        # Records submitted after this one did not wake the reader, which waits for this one.
-        asm.mov(R2, _WAKEUP)
-        asm.call(Helper.RINGBUF_DISCARD)
+        self.ring.discard()
 
     def _fault_in(self, node: Node, size: int = 0) -> None:
         # Evaluate the node. If size is not 0, touch that many bytes: at the address of the node if

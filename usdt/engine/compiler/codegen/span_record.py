@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R1, R2, R3, R7, R10, Alu
+from usdt.bpf.rings.groups import ONE_RING
 from usdt.engine.compiler.codegen.model import ActionEmitter
 from usdt.engine.compiler.codegen.record import RecordEmitter
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
@@ -14,6 +15,7 @@ from usdt.engine.compiler.record.layout import END_BIT
 
 if TYPE_CHECKING:
     from usdt.bpf.asm.assembler import Assembler
+    from usdt.bpf.rings.groups import RingGroups
     from usdt.engine.compiler.codegen.model import Labels, ProgramVariant
 
 __all__ = ("SPAN_ACTION", "SpanAction")
@@ -24,11 +26,18 @@ _NUMBER = 20  # offset of the number of the variant in a record
 class SpanAction(ActionEmitter):
     """The action of the end of a span."""
 
+    def __init__(self, groups: RingGroups = ONE_RING) -> None:
+        self._groups = groups
+
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
     ) -> None:
         """Emit the code that writes the record."""
-        _SpanEmitter(asm, variant, labels, sleepable=sleepable).emit()
+        _SpanEmitter(asm, variant, labels, sleepable=sleepable, groups=self._groups).emit()
+
+    def into(self, groups: RingGroups) -> SpanAction:
+        """Return the action that writes to this ring buffer."""
+        return SpanAction(groups)
 
 
 SPAN_ACTION = SpanAction()

@@ -127,12 +127,18 @@ class ProgramAction(ActionEmitter):
 
     def __init__(self, *, atomics: bool) -> None:
         self._atomics = atomics
+        self._groups: RingGroups | None = None
         self.bodies: dict[int, ProbeBody] = {}
 
     @property
     def groups(self) -> RingGroups:
         """How the CPUs of this machine share ring buffers."""
-        return ring_groups()
+        return self._groups or ring_groups()
+
+    def into(self, groups: RingGroups) -> ProgramAction:
+        """Return this action, which writes to these ring buffers from now on."""
+        self._groups = groups
+        return self
 
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool

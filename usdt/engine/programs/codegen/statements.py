@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Jump
-from usdt.engine.compiler.codegen.map_calls import emit_reserve
 from usdt.engine.compiler.codegen.model import EXIT
+from usdt.engine.compiler.codegen.ring_writes import RingWriter
 from usdt.engine.programs.codegen.aggregates import emit_add
 from usdt.engine.programs.codegen.computed import emit_computed
 from usdt.engine.programs.codegen.frame import (
@@ -202,8 +202,8 @@ class StatementEmitter(ValueEmitter):
         outer = self.numbers.push(R8) if self._writing else None
         before, self._writing = self._writing, True
         groups = self.options.groups
-        emit_reserve(asm, size, groups, full)
-        asm.mov(R8, R0)
+        ring = RingWriter(asm, R8, size, groups)
+        ring.reserve(full)
         if groups.count > 1:
             asm.call(Helper.KTIME_GET_NS)
             asm.store(R8, 0, R0)
@@ -212,9 +212,7 @@ class StatementEmitter(ValueEmitter):
             mark = self.frame.mark()
             self.put(value, Place(R8, offset), fill=False)
             self.frame.release(mark)
-        asm.mov(R1, R8)
-        asm.mov(R2, 0)
-        asm.call(Helper.RINGBUF_SUBMIT)
+        ring.submit()
         asm.goto(sent)
         asm.label(full)
         self.count_lost()
