@@ -48,9 +48,6 @@ def _kept(name: str, entries: Mapping[Any, Any]) -> Any:
             return entries
         case "@avg":
             return {key: as_type(sum(all_), "int64") / len(all_) for key, all_ in entries.items()}
-        case "@min" | "@max":  # here also the numbers that the program reads as 0
-            extreme = min if name == "@min" else max
-            return {key: extreme(all_) for key, all_ in entries.items()}
     return {key: aggregated(name[1:], all_) for key, all_ in entries.items()}
 
 

@@ -21,7 +21,6 @@ _ARITHMETIC = ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]
 _OF_TRUTHS = ("+", "-", "&", "|", "^")  # of two truths they give one
 _ORDER = ["==", "!=", "<", "<=", ">", ">="]
 _CASTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-_MOST = (1 << 63) - 1  # as a minimum, and the least number as a maximum, it is no number yet
 _CONSTANTS = (0, 1, 2, 3, 7, 8, 63, 255, 1 << 32, (1 << 63) - 1, (1 << 63) + 5)
 
 
@@ -397,8 +396,8 @@ def aggregated(name: str, numbers: list[int]) -> int:
         case "count" | "hist":
             return len(numbers)
         case "min":
-            return min(numbers) if min(numbers) != _MOST else 0
+            return min(numbers)
         case "max":
-            return max(numbers) if max(numbers) != -_MOST - 1 else 0
+            return max(numbers)
     total = as_type(sum(numbers), "int64")
     return total if name == "sum" else _arithmetic("/", total, len(numbers), "int64")
