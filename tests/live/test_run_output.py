@@ -81,11 +81,12 @@ def test_printed_maps_that_were_cleared(run: Run) -> None:
 
 def test_macros_take_expressions_as_variables(run: Run) -> None:
     text = (
-        "macro add($x) { $x += 1; $x } macro twice($x) { add($x + add(1)) * 2 }"
-        " BEGIN { $a = 1; $y = 2; print(twice($a + 1)); print(add(add({ $y += 1; $y })));"
+        "macro add($x) { $x + 1 } macro twice($x) { add($x + add(1)) * 2 }"
+        " macro both($x) { $x + $x }"
+        " BEGIN { $a = 1; $y = 2; print(twice($a + 1)); print(add(both({ $y += 1; $y })));"
         " print($a); print(__builtin_ncpus == ncpus); exit(); }"
     )
-    assert run(text) == "10\n5\n1\ntrue\n"
+    assert run(text) == "10\n8\n1\ntrue\n"
 
 
 def test_bytes_of_texts_and_addresses(run: Run) -> None:

@@ -1,9 +1,9 @@
 """Expansion of macros: a call of a macro becomes a block with its body.
 
 Macros are hygienic, as bpftrace's documentation says: a body sees only the maps that are passed to
-it, and the variables that it makes are its own. A parameter ``$x`` stands for a variable of the
-caller, or for a new one with the value of an expression; ``@m`` stands for a map, and a name for an
-expression, which is evaluated wherever the name is.
+it, and the variables that it makes are its own. A parameter ``@m`` stands for a map, and a name for
+an expression, which is evaluated wherever the name is. ``$x`` stands for a variable of the caller;
+bpftrace 0.24 also takes an expression, which is evaluated wherever ``$x`` is and cannot be changed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from usdt.engine.programs.syntax.tree import (
     Assignment,
     Block,
     Call,
+    Declaration,
     ExpressionStatement,
+    For,
     Identifier,
     If,
+    Increment,
     Map,
     Variable,
 )
@@ -43,8 +46,8 @@ def expand_macros(source: Source, program: Program) -> Program:
     macros are left as they are.
 
     Raises:
-        ProgramError: a macro calls itself, gets arguments that fit no macro of its name, or uses a
-            map that is not passed to it; or the program grows too large.
+        ProgramError: a macro calls itself, gets arguments that fit no macro of its name, changes an
+            expression, or uses a map that is not passed to it; or the program grows too large.
     """
     if not program.macros:
         return program
@@ -113,6 +116,10 @@ class _Expansion:
             case Call() if one.function in self.macros:
                 arguments = tuple(self.node(each, scope) for each in one.arguments)
                 return self._call(one, one.function, arguments, scope)
+            case Assignment(target=Variable() as changed) | Increment(target=Variable() as changed):
+                self._check_changed(changed, scope)
+            case Declaration(variable=changed) | For(variable=changed):
+                self._check_changed(changed, scope)
             case ExpressionStatement():
                 made = self._rebuilt(one, scope)
                 inner = made.expression
@@ -129,22 +136,11 @@ class _Expansion:
         bound = {
             parameter.name: argument
             for parameter, argument in zip(macro.parameters, arguments, strict=True)
-            if not _by_value(parameter, argument)
         }
         inside = _Scope(macro, bound, f"#{self.expansions}", (*scope.calls, macro))
         body: Block = self.node(macro.body, inside)
-        values = tuple(
-            Assignment(self.node(parameter, inside), "=", argument, argument.start, argument.end)
-            for parameter, argument in zip(macro.parameters, arguments, strict=True)
-            if _by_value(parameter, argument)
-        )
-        statements = (*values, *body.statements)
-        made = replace(body, statements=statements, start=call.start, end=call.end)
-        size, height = self._measure(body)
-        for one in values:
-            more, deep = self._measure(one.value)
-            size, height = size + more + 2, max(height, deep + 2)
-        self._keep(made, (size, height), call.start)
+        made = replace(body, start=call.start, end=call.end)
+        self._keep(made, self._measure(body), call.start)
         return made
 
     def _chosen(self, call: Any, name: str, arguments: tuple[Expression, ...]) -> Macro:
@@ -199,6 +195,12 @@ class _Expansion:
     def _measure(self, one: Any) -> tuple[int, int]:
         return self.measures.get(id(one), (1, 1))
 
+    def _check_changed(self, variable: Variable, scope: _Scope) -> None:
+        argument = scope.arguments.get(variable.name, variable)
+        if scope.macro and not isinstance(argument, Variable):
+            reason = f"the macro {scope.macro.name} changes {variable.name}: pass a variable to it"
+            self._refuse(argument.start, reason)
+
     def _foreign_map(self, one: Map, macro: Macro) -> NoReturn:
         reason = f"the macro {macro.name} uses {one.name}: pass maps to it by a parameter"
         self._refuse(one.start, reason)
@@ -225,13 +227,13 @@ def _misfits(macro: Macro, arguments: tuple[Expression, ...]) -> list[tuple[Any,
     ]
 
 
-def _by_value(parameter: object, argument: object) -> bool:
-    # Whether a parameter is a new variable with the value of the argument.
-    return isinstance(parameter, Variable) and not isinstance(argument, Variable)
-
-
 def _exactness(macro: Macro, arguments: tuple[Expression, ...]) -> int:
+    # An expression is rather that of a parameter without $ than that of a variable.
+    pairs = list(zip(macro.parameters, arguments, strict=True))
     return sum(
         type(parameter) is type(argument) and not isinstance(parameter, Identifier)
-        for parameter, argument in zip(macro.parameters, arguments, strict=True)
+        for parameter, argument in pairs
+    ) - sum(
+        isinstance(parameter, Variable) and not isinstance(argument, Variable)
+        for parameter, argument in pairs
     )
