@@ -179,6 +179,24 @@ def test_words_streams_and_exit_codes_in_a_shell(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("usdt schema >/dev/full", id="a full disk"),
+        pytest.param("usdt schema >&-", id="no stdout"),
+        pytest.param("usdt nosuch 2>/dev/full", id="no place for the error"),
+        pytest.param("usdt list /dev/null", id="an error"),
+    ],
+)
+def test_it_ends_as_python_does(line: str) -> None:
+    forked, cold = (
+        _in_shell(f"{before}{line}; echo $?").communicate(timeout=_TIMEOUT)
+        for before in ("", "USDT_COLD=1 ")
+    )
+    assert forked == cold
+
+
+@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_reach_a_command_of_a_shell(number: signal.Signals) -> None:
     with _traces('exec usdt trace -a "$1"') as process:

@@ -6,6 +6,10 @@ where imports take seconds. All else is real: a process of its own with these wo
 environment and folder, and its end is that of the installed script. Commands in lines of a shell
 are forked, too, where PATH is ``shell_path()``: ``forked_command.c`` stands for the scripts there.
 
+A forked command ends without the last step of Python's end, which takes its modules apart: they
+are the server's, and each page of theirs would be copied first, for most of what a short command
+takes. Threads are awaited, what it registered is called and streams are flushed.
+
 What a fork cannot have starts as for users: a command behind another program, an environment
 that changes how Python starts, and every command of a test run by itself on this machine.
 ``USDT_COLD=1`` in the environment has all start so; a test of ``test_trace_targets.py`` sets it,
@@ -402,12 +406,34 @@ def _main() -> NoReturn:
     sys.path[0] = str(Path(sys.executable).parent)  # that of the script
     for name in _IMPORTED:
         importlib.import_module(name)
+    end = _End()
+    atexit.register(end.at_once)  # the first one: Python calls it last
     gc.collect()
     gc.freeze()
     sys.argv = _Server(sys.argv[1]).serve()
     name = Path(sys.argv[0]).name
     Path("/proc/self/comm").write_text(name)
-    sys.exit(importlib.import_module(f"{name}.cli").main())
+    try:
+        sys.exit(importlib.import_module(f"{name}.cli").main())
+    except SystemExit as err:
+        end.code = 0 if err.code is None else err.code
+        raise
+
+
+class _End:
+    """The end of a forked command, once Python has done all of it but to take modules apart."""
+
+    def __init__(self) -> None:
+        self.code: object = ""  # what main() gave sys.exit()
+
+    def at_once(self) -> None:
+        """End the process, unless Python has something to say at its end."""
+        if not isinstance(self.code, int):
+            return
+        with contextlib.suppress(OSError, ValueError):  # told by Python, which tries again
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code & 0xFF)
 
 
 if __name__ == "__main__":
