@@ -52,6 +52,17 @@ def test_a_program_of_more_instructions_than_the_kernel_takes(run: Run) -> None:
     assert "instructions; the kernel takes at most 1000000" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "probe", ["BEGIN", "END", "iter:task", "uprobe:libc:malloc", "interval:ms:1"]
+)
+def test_jumps_that_are_longer_than_an_instruction_takes(run: Run, probe: str) -> None:
+    body = "@a[$x] = $x; " * 1500
+    with pytest.raises(ProgramError) as caught:
+        run(f"BEGIN {{ $x = 1; }}\n {probe} {{ $x = 2; if ($x == 2) {{ {body} }} exit(); }}")
+    reason = "a jump of its code passes more than 32767 instructions"
+    assert str(caught.value).startswith(f"-e:2:2: {probe.lower()}: {reason}: divide the body")
+
+
 @pytest.mark.parametrize("given", ["a file", "standard input"])
 def test_a_script_without_an_end(given: str) -> None:
     with open("/dev/zero", "rb") as zeros:  # noqa: PTH123 - beside the other spelling, "-"

@@ -15,6 +15,7 @@ from usdt.base.errors import LanguageError, SyscallError, TracingError
 from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
+from usdt.bpf.asm.assembler import CodeTooLarge
 from usdt.bpf.kprobes import attach_iterator, open_iterator, read_iterator
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
 from usdt.bpf.rings.ringbuf import DISCARD, HEADER, record_words
@@ -198,7 +199,17 @@ class ProgramSession(RingBufferSession):
         if self._waiting is not None:
             self._waiting.append((request, list(points)))
             return []
-        return super().attach(request, points, declared=declared)
+        try:
+            return super().attach(request, points, declared=declared)
+        except TracingError as err:
+            if isinstance(err.__cause__, CodeTooLarge):
+                raise self._too_large(self.asked(request)) from err
+            raise
+
+    def _too_large(self, asked: ProbeRequest) -> LanguageError:
+        reason = f"{asked.text}: a jump of its code passes more than 32767 instructions"
+        hint = "divide the body of its largest if, or write the probe twice with a part each"
+        return self.state.error(asked.probe.start, f"{reason}: {hint}")
 
     def found(self) -> list[tuple[str, AttachPoint]]:
         """Return the names of the probes that were found, before :meth:`start`, and where."""
@@ -265,7 +276,7 @@ class ProgramSession(RingBufferSession):
         for request, points in waiting:
             if ending():
                 break
-            refused = super().attach(request, points)
+            refused = self.attach(request, points)
             failures += refused
             failed = {point for failure in refused for point in failure.points}
             asked = self.asked(request)
@@ -284,7 +295,11 @@ class ProgramSession(RingBufferSession):
             name = asked.text.partition(":")[2] if asked.kind == "iter" else ""
             if name in _OF_ONE_MAP:  # hardened kernels refuse to load what may write to maps
                 raise _wants_a_map(name)
-            program = self._attacher.load_to_run(variant, iterator=function_of(name) if name else 0)
+            iterator = function_of(name) if name else 0
+            try:
+                program = self._attacher.load_to_run(variant, iterator=iterator)
+            except CodeTooLarge as err:
+                raise self._too_large(asked) from err
             self._resources.callback(program.close)
             self._ends.append((asked.text, program))
             if name:
