@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from usdt.base.errors import SyscallError, TargetError
-from usdt.engine.output.output_file import OutputFile
+from usdt.engine.output.output_file import Lines, OutputFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,6 +129,8 @@ def test_every_batch_is_one_write(pipe: tuple[str, int]) -> None:
         for batch in (["a\n"], ["b\n", "c\n"], [f"{n}\n" for n in range(500)]):
             sink.write(batch)
             assert os.read(reader, 1 << 16) == "".join(batch).encode()
+        sink.write(Lines([b"a\n", b"b\nc\n", b"d\n"], 4))
+        assert os.read(reader, 1 << 16) == b"a\nb\nc\nd\n"
 
 
 def test_a_reader_that_has_gone(pipe: tuple[str, int]) -> None:
@@ -144,9 +146,12 @@ def test_a_reader_that_has_gone(pipe: tuple[str, int]) -> None:
             sink.write(["x\n"])
 
 
-def test_a_pipe_that_somebody_made_non_blocking(pipe: tuple[str, int]) -> None:
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_pipe_that_somebody_made_non_blocking(pipe: tuple[str, int], *, encoded: bool) -> None:
     path, reader = pipe
     lines = [f"{n:0100}\n" for n in range(20000)]  # 2 MB: far more than a pipe holds
+    # More pieces than writev(2) takes.
+    pieces = Lines([line.encode() for line in lines], len(lines))
     got: list[bytes] = []
 
     def read() -> None:
@@ -161,7 +166,7 @@ def test_a_pipe_that_somebody_made_non_blocking(pipe: tuple[str, int]) -> None:
         fcntl.fcntl(sink._number, fcntl.F_SETFL, flags | os.O_NONBLOCK)
         thread = threading.Thread(target=read)
         thread.start()
-        sink.write(lines)
+        sink.write(pieces if encoded else lines)
     thread.join()
     assert b"".join(got).decode() == "".join(lines)
 

@@ -9,20 +9,23 @@ import os
 import select
 import stat
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from usdt.base.errors import SyscallError, TargetError
 from usdt.base.terminal import progress
 from usdt.base.terminal.look import PLAIN, look_of, terminal_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from usdt.base.terminal.look import Look
 
 __all__ = ("Lines", "OutputFile", "lines_in")
 
+T = TypeVar("T")
+
 _BATCH = 1000  # lines that are written together
+_PIECES = 1024  # UIO_MAXIOV of linux/uio.h: one writev(2) takes so many
 
 
 class Lines(list[bytes]):
@@ -107,7 +110,7 @@ class OutputFile:
             SyscallError: the write failed, for example because the disk is full.
         """
         if isinstance(lines, Lines):
-            self.write_bytes(b"".join(lines))
+            self._write(lines)
         else:
             self.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
 
@@ -119,21 +122,37 @@ class OutputFile:
 
     def write_bytes(self, content: bytes) -> None:
         """Write bytes; raises the same errors as write()."""
+        self._write([content] if content else [])
+
+    def _write(self, pieces: list[bytes]) -> None:
         progress.clear()
-        data = memoryview(content)
         try:
             self._begin()
-            while data:
-                try:
-                    data = data[os.write(self._number, data) :]
-                except BlockingIOError:  # another user of the terminal or pipe made it non-blocking
-                    poller = select.poll()
-                    poller.register(self._number, select.POLLOUT)
-                    poller.poll()
+            for at in range(0, len(pieces), _PIECES):
+                self._write_together(pieces[at : at + _PIECES])
         except BrokenPipeError:
             raise
         except OSError as err:
             raise SyscallError(err.errno or 0, f"write to {self.name}") from err
+
+    def _write_together(self, pieces: list[bytes]) -> None:
+        # One system call for all of them; they are joined only if it does not take them all.
+        size = sum(map(len, pieces))
+        written = self._written(os.writev, pieces)
+        if written < size:
+            data = memoryview(b"".join(pieces))[written:]
+            while data:
+                data = data[self._written(os.write, data) :]
+
+    def _written(self, write: Callable[[int, T], int], content: T) -> int:
+        # The number of bytes that a system call has written.
+        try:
+            return write(self._number, content)
+        except BlockingIOError:  # another user of the terminal or pipe made it non-blocking
+            poller = select.poll()
+            poller.register(self._number, select.POLLOUT)
+            poller.poll()
+            return 0
 
     def _begin(self) -> None:
         if not self._begun:
