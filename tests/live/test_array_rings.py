@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from usdt.base.errors import NotSupported
-from usdt.base.machine import KERNEL_MACHINE
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf import features
 from usdt.bpf._syscall import bpf
 from usdt.bpf._uapi import Command, Helper, MapType, ProgType
@@ -39,8 +39,8 @@ _PAGE = 4096
 
 @pytest.fixture(autouse=True)
 def _array() -> None:
-    if KERNEL_MACHINE != "x86_64":
-        pytest.skip("programs on this CPU write to the kernel's ring buffers")
+    if PROCESS_MACHINE != "x86_64":
+        pytest.skip("programs write to the kernel's ring buffers on this CPU")
     if not features.have_fetching_atomics():
         raise NotSupported("atomic instructions that return the old value", (5, 12))
 

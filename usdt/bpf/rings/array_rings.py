@@ -21,8 +21,8 @@ An array cannot wake its reader. A program that submits a record at TAIL, where 
 rings a bell: it writes to a small ring buffer of the kernel, whose descriptor becomes readable. So
 the rule for wake-ups is that of the kernel's ring buffer.
 
-Programs rely on stores that stay in order. x86-64 keeps them so; other machines have the kernel's
-ring buffers.
+Programs rely on stores that stay in order, and the reader on loads of eight bytes at once. Processes
+of x86-64 have both; others have the kernel's ring buffers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import SyscallError
-from usdt.base.machine import KERNEL_MACHINE
+from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
@@ -58,7 +58,7 @@ _ZEROS = memoryview(bytes(TAKE))
 
 def can_use_array(size: int) -> bool:
     """Whether programs of this kernel can write to ring buffers of so many bytes in an array."""
-    return KERNEL_MACHINE == "x86_64" and size <= _MOST and features.have_fetching_atomics()
+    return PROCESS_MACHINE == "x86_64" and size <= _MOST and features.have_fetching_atomics()
 
 
 class ArrayRings(Closeable):
