@@ -67,7 +67,8 @@ def test_events_of_all_cpus_come_in_the_order_of_time(two: list[Fixture]) -> Non
         found = events.finish()
         assert events.lost == 0
     times = [event.time for event in found]
-    assert times == sorted(times)
+    if record.ring_groups() != ONE_RING:  # else one may come between a reservation and its time
+        assert times == sorted(times)
     assert sorted({event.cpu for event in found}) == _CPUS
     for pid in pids:
         assert [one.args["arg0"] for one in found if one.pid == pid] == [*range(_HITS)]
@@ -95,4 +96,4 @@ def test_programs_print_in_the_order_of_time(two: list[Fixture]) -> None:
         assert [number for _, _, pid, number in rows if pid == one.pid] == [*range(_HITS)]
     # The record has the time; the program reads the clock again.
     late = [now for (before, *_), (now, *_) in itertools.pairwise(rows) if now < before]
-    assert len(late) < len(rows) / 100
+    assert record.ring_groups() == ONE_RING or len(late) < len(rows) / 100

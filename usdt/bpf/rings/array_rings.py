@@ -21,8 +21,8 @@ An array cannot wake its reader. A program that submits a record at TAIL, where 
 rings a bell: it writes to a small ring buffer of the kernel, whose descriptor becomes readable. So
 the rule for wake-ups is that of the kernel's ring buffer.
 
-Programs rely on stores that stay in order, and the reader on loads of eight bytes at once. Processes
-of x86-64 have both; others have the kernel's ring buffers.
+Programs rely on stores that stay in order, and the reader on loads of eight bytes at once. 64-bit
+processes of x86-64 have both; others have the kernel's ring buffers.
 """
 
 from __future__ import annotations
