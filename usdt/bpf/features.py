@@ -18,7 +18,6 @@ from usdt.bpf._uapi import BPF_F_SLEEPABLE, ENOTSUPP, AttachType, Helper, MapTyp
 from usdt.bpf.asm.assembler import Assembler
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R10, Alu
 from usdt.bpf.capabilities import missing_capabilities
-from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi, attach_tracing
 from usdt.bpf.link import UprobeMethod, probe_pmu, reaches_threads, takes_uprobe_multi
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.privileges import kernel_settings
@@ -319,6 +318,8 @@ def have_kprobes() -> bool:
 @functools.cache
 def have_kprobe_multi() -> bool:
     """BPF_TRACE_KPROBE_MULTI. Linux 5.18, commit 0dcac2725406, and CONFIG_FPROBE."""
+    from usdt.bpf.kprobes import KprobeSite, attach_kprobe_multi  # noqa: PLC0415 - not for USDT
+
     with _empty(attach=AttachType.TRACE_KPROBE_MULTI).load({}) as program:
         try:
             attach_kprobe_multi(program, [KprobeSite(0, " no such function ")]).close()
@@ -408,6 +409,7 @@ def have_fentry() -> bool:
     """
     if not have_vmlinux_btf():
         return False
+    from usdt.bpf.kprobes import attach_tracing  # noqa: PLC0415
     from usdt.btf.format import Kind  # noqa: PLC0415
     from usdt.btf.reader import Btf  # noqa: PLC0415 - BTF, only if needed
 

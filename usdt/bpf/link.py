@@ -37,7 +37,6 @@ from usdt.bpf._uapi import (
 )
 from usdt.bpf.capabilities import privilege_hint, uprobe_event_hint
 from usdt.bpf.objects import object_info
-from usdt.bpf.rcu import expedited_rcu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -403,6 +402,8 @@ def close_links(links: Iterable[Link]) -> None:
     rest = list(links)
     if len(rest) > 1:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - rare, and slow
+
+        from usdt.bpf.rcu import expedited_rcu  # noqa: PLC0415 - as rare
 
         many = sum(link.detach_steps for link in rest) >= _MANY
         grace_periods = expedited_rcu() if many else contextlib.nullcontext()

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Self
 
 from usdt.base.errors import ElfError
 from usdt.base.text import encoded
-from usdt.elf.debug_files import DEBUG_ROOT, find_by_build_id
-from usdt.elf.got_slots import read_slots
-from usdt.elf.symbol_table import symbol_addresses
 
 if TYPE_CHECKING:
     from usdt.elf.file import ElfFile
@@ -29,10 +26,10 @@ class SymbolResolver:
 
     Args:
         elf: the file whose probes name the symbols; the caller closes it.
-        debug_root: where the system keeps debug files.
+        debug_root: where the system keeps debug files; None: where it usually does.
     """
 
-    def __init__(self, elf: ElfFile, *, debug_root: str = DEBUG_ROOT) -> None:
+    def __init__(self, elf: ElfFile, *, debug_root: str | None = None) -> None:
         self._elf = elf
         self._debug_root = debug_root
         self._debug: ElfFile | None = None
@@ -68,6 +65,8 @@ class SymbolResolver:
     def _find(self, name: str) -> int | str:
         if name.endswith(GOT_SLOT):
             return self._slot(name.removesuffix(GOT_SLOT))
+        from usdt.elf.symbol_table import symbol_addresses  # noqa: PLC0415 - few operands have one
+
         found = symbol_addresses(self._elf, name)
         if not found and name == GOT:
             sections = filter(None, map(self._elf.section, GOT_SECTIONS))
@@ -91,15 +90,20 @@ class SymbolResolver:
 
     def _debug_file(self) -> ElfFile | None:
         if not self._searched:
+            from usdt.elf.debug_files import DEBUG_ROOT, find_by_build_id  # noqa: PLC0415 - rare
+
             self._searched = True
             # With the same build ID, and so with the same addresses.
-            self._debug = next(find_by_build_id(self._elf, debug_root=self._debug_root), None)
+            root = DEBUG_ROOT if self._debug_root is None else self._debug_root
+            self._debug = next(find_by_build_id(self._elf, debug_root=root), None)
         return self._debug
 
     # The global offset table
 
     def _slot(self, name: str) -> int | str:
         if self._slots is None:
+            from usdt.elf.got_slots import read_slots  # noqa: PLC0415 - rarely named
+
             self._slots = dict(read_slots(self._elf))
         slot = self._slots.get(encoded(name))
         if slot is None:

@@ -16,7 +16,6 @@ from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.runtime.attach.attach_points import AttachPoint
 from usdt.probes.program_names import ProgramNames
-from usdt.uprobes.unsafe_instructions import is_unsafe, refused_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,6 +76,8 @@ def has_nop10(elf: ElfFile, site: Site) -> bool:
 def _x86_reason(code: bytes, machine: str) -> str | None:
     if code[:1] == b"\x90":  # the usual nop
         return None
+    from usdt.uprobes.unsafe_instructions import is_unsafe, refused_reason  # noqa: PLC0415 - few
+
     reason = refused_reason(code, machine)
     if reason:
         return f"Linux cannot probe {reason}; the code there is {code[:10].hex(' ')} …"

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import frozen
 from usdt.procfs.process import catches
-from usdt.runtimes.hotspot import LIBRARY, HotSpot, find_hotspot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,6 +34,7 @@ _HOTSPOT = {
     "DTraceAllocProbes": "hotspot:object__alloc",
     "DTraceMonitorProbes": "hotspot:monitor__*",
 }
+_LIBJVM = "libjvm.so"  # as in hotspot, which is imported for a process of Java alone
 _PYTHON = r"(lib)?python3\.11([.-].*)?"
 _ENTRY, _LINE = "python:function__entry", "python:line"
 _ENTRY_REASON = (
@@ -82,7 +82,7 @@ class Quirk:
 def knows_quirks(path: str) -> bool:
     """Return whether a file of this name may have quirks."""
     name = os.path.basename(path)
-    return name == LIBRARY or re.fullmatch(_PYTHON, name) is not None
+    return name == _LIBJVM or re.fullmatch(_PYTHON, name) is not None
 
 
 def find_quirks(path: str, probes: Iterable[str], pids: Sequence[int] = ()) -> list[Quirk]:
@@ -96,7 +96,7 @@ def find_quirks(path: str, probes: Iterable[str], pids: Sequence[int] = ()) -> l
     if not knows_quirks(path):
         return []
     names = dict.fromkeys(probes)
-    if os.path.basename(path) != LIBRARY:
+    if os.path.basename(path) != _LIBJVM:
         return [Quirk((_ENTRY,), _ENTRY_REASON, unless=_LINE)] if _ENTRY in names else []
     switched = {
         option: tuple(fnmatch.filter(names, pattern)) for option, pattern in _HOTSPOT.items()
@@ -115,15 +115,17 @@ def is_settled(path: str, pid: int) -> bool:
     A virtual machine handles SIGSEGV then.
     """
     try:
-        return os.path.basename(path) != LIBRARY or not pid or catches(pid, signal.SIGSEGV)
+        return os.path.basename(path) != _LIBJVM or not pid or catches(pid, signal.SIGSEGV)
     except TargetError:
         return False
 
 
 def _switched_off(pid: int, path: str, options: Sequence[str]) -> list[str]:
     # A process that has ended, or may not be read, is not said to lack anything.
+    from usdt.runtimes.hotspot import find_hotspot  # noqa: PLC0415 - only for Java
+
     try:
-        machine: HotSpot | None = find_hotspot(pid) if options else None
+        machine = find_hotspot(pid) if options else None
         if machine is None or machine.path != path or not is_settled(path, pid):
             return []
         values = machine.options(options)

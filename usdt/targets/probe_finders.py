@@ -12,7 +12,6 @@ from usdt.base.text import closest
 from usdt.probes.matching import closest_match, is_typo_of, matching, missing_probe
 from usdt.probes.sites import attachable, declared_arguments
 from usdt.procfs.process import describe_process
-from usdt.targets.search.target_files import is_file_pattern, matches_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,16 +74,26 @@ class _Finder:
         self.text = text
         self.found = False
         self.sites = 0
-        self.any_file = text.path is None or is_file_pattern(text.path)
+        self.any_file = text.path is None or _is_file_pattern(text.path)
 
     def wants(self, file: TracedFile) -> bool:
         """Return whether the probe may be in a file, by the file's name."""
         path = self.text.path
-        return path is None or not self.any_file or matches_file(path, file.path)
+        if path is None or not self.any_file:
+            return True
+        from usdt.targets.search.target_files import matches_file  # noqa: PLC0415 - for patterns
+
+        return matches_file(path, file.path)
 
     def passes_over(self, file: TracedFile) -> bool:
         """Return whether a file is gone that nobody named: the process that led to it has ended."""
         return self.any_file and not os.path.exists(file.open_path)  # noqa: PTH110 - no import
+
+
+def _is_file_pattern(path: str) -> bool:
+    from usdt.targets.search.target_files import is_file_pattern  # noqa: PLC0415 - not for -p alone
+
+    return is_file_pattern(path)
 
 
 class UsdtFinder(_Finder):

@@ -25,7 +25,6 @@ from usdt.engine.compiler.codegen.model import TaskFilter
 from usdt.procfs import namespaces, process
 from usdt.procfs.mapped_files import MapsPoller, file_identity, files_of_processes
 from usdt.targets.probe_finders import Searched
-from usdt.targets.search.target_files import resolve_target, resolve_targets
 from usdt.targets.traced_files import TracedFile
 
 if TYPE_CHECKING:
@@ -172,6 +171,8 @@ class TargetSet(Closeable):
         Raises:
             TargetError: there is no such file.
         """
+        from usdt.targets.search.target_files import resolve_targets  # noqa: PLC0415 - not for -p alone
+
         return [
             TracedFile(target.path, target.open_path, file_identity(target.open_path))
             for target in resolve_targets(pattern)
@@ -241,6 +242,8 @@ class TargetSet(Closeable):
 
     def _named_file(self, name: str, pid: int) -> TracedFile:
         # A command has not run yet: names mean what they mean here.
+        from usdt.targets.search.target_files import resolve_target  # noqa: PLC0415 - not for -p alone
+
         root_pid = 0 if self._command is not None else pid
         target = resolve_target(name, pid=root_pid or None)
         identity = file_identity(target.open_path)

@@ -19,8 +19,6 @@ from usdt.base.frozen import replace
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.engine.cli.click_group import plural, say, warn
 from usdt.engine.output.output_file import OutputFile
-from usdt.engine.output.streams.header import Clock, StreamHeader
-from usdt.engine.output.streams.json_stream import JsonStream
 from usdt.engine.output.wall_clock import WallClock
 from usdt.engine.run.attach import attach_probes
 from usdt.engine.run.loop import StopSignals, run_loop
@@ -83,9 +81,8 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
         attached = attach_probes(stack, options.targets, requests, session, options.trace)
         targets = attached.targets
         stop = stack.enter_context(StopSignals(targets.wake))
-        if isinstance(output, JsonStream):
-            probes = [request.text for request in options.requests]
-            output.write_header(StreamHeader.here(options.command, probes, options.by))
+        if options.output.as_json:
+            _write_header(options, output)
         results.begin(output)
         # Only now: whoever waits for this message may let the process end.
         _report_attached(attached, options.run)
@@ -114,13 +111,26 @@ def _run(options: CommandOptions, results: ResultOutput, requests: Sequence[Prob
     return 0
 
 
+def _write_header(options: CommandOptions, output: OutputFile) -> None:
+    from usdt.engine.output.streams.header import StreamHeader  # noqa: PLC0415 - for JSON alone
+    from usdt.engine.output.streams.json_stream import JsonStream  # noqa: PLC0415 - the same
+
+    if isinstance(output, JsonStream):
+        probes = [request.text for request in options.requests]
+        output.write_header(StreamHeader.here(options.command, probes, options.by))
+
+
 def _output_file(options: CommandOptions) -> OutputFile:
     if options.output.pictures is not None:
         from usdt.engine.cli.pictures.output import PictureOutput  # noqa: PLC0415 - few runs
 
         title = " → ".join(request.text for request in options.requests)
         return PictureOutput(options.output.pictures, title)
-    made: type[OutputFile] = JsonStream if options.output.as_json else OutputFile
+    made = OutputFile
+    if options.output.as_json:
+        from usdt.engine.output.streams.json_stream import JsonStream  # noqa: PLC0415 - few runs
+
+        made = JsonStream
     if options.output.parquet:
         from usdt.engine.output.parquet.stream import LiveParquetStream  # noqa: PLC0415 - few runs
 
@@ -169,6 +179,8 @@ def _on_monotonic(moment: int | None) -> int:
     # The nanoseconds of CLOCK_MONOTONIC at a moment since 1970, after that of the boot.
     if moment is None:
         return 0
+    from usdt.engine.output.streams.header import Clock  # noqa: PLC0415 - few runs
+
     clock = Clock.now()
     return max(1, moment - clock.realtime + clock.monotonic)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
@@ -166,9 +165,9 @@ def frame_json(frame: Frame, *, shared: bool = False) -> str:
     """
     if frame.python:
         return _python_json(frame)
-    symbol = quote(frame.symbol) if frame.symbol else "null"
-    module = quote(frame.module) if frame.module else "null"
-    source = f', "file": {quote(frame.file)}, "line": {frame.line or "null"}' if frame.file else ""
+    symbol = _quote(frame.symbol) if frame.symbol else "null"
+    module = _quote(frame.module) if frame.module else "null"
+    source = f', "file": {_quote(frame.file)}, "line": {frame.line or "null"}' if frame.file else ""
     source += ', "inlined": true' if frame.inlined else ""
     address = "" if shared and frame.file_id else f'"address": {frame.address}, '
     return (
@@ -180,15 +179,21 @@ def frame_json(frame: Frame, *, shared: bool = False) -> str:
 def _file_json(frame: Frame) -> str:
     build_id = frame.build_id
     if frame.kernel_id:
-        return f', "build_id": {quote(frame.kernel_id)}'
+        return f', "build_id": {_quote(frame.kernel_id)}'
     if not frame.file_id:
         return ""
-    known = f'null, "file_id": {quote(frame.file_id)}' if build_id is None else quote(build_id)
+    known = f'null, "file_id": {_quote(frame.file_id)}' if build_id is None else _quote(build_id)
     return f', "build_id": {known}, "link_address": {frame.link_address}'
 
 
+def _quote(text: str) -> str:
+    from json.encoder import encode_basestring_ascii  # noqa: PLC0415 - for JSON alone
+
+    return encode_basestring_ascii(text)
+
+
 def _python_json(frame: Frame) -> str:
-    symbol, file = (quote(text) if text else "null" for text in (frame.symbol, frame.file))
+    symbol, file = (_quote(text) if text else "null" for text in (frame.symbol, frame.file))
     line = frame.line or "null"
     return f'{{"symbol": {symbol}, "file": {file}, "line": {line}, "python": true}}'
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import select
 import stat
@@ -173,6 +172,8 @@ class OutputFile:
 
     def write_loss(self, probe: str, lost: int) -> None:
         """Write a JSON line with the number of hits that a probe lost, unless it lost none."""
+        import json  # noqa: PLC0415 - for JSON alone
+
         if lost:
             self.write([json.dumps({"lost": lost, "probe": probe}) + "\n"])
 

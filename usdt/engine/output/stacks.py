@@ -10,7 +10,6 @@ when the stack is shown. Symbols of kernel addresses come from
 from __future__ import annotations
 
 import struct
-from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 
 from usdt.arch.locations import Unreadable
@@ -445,9 +444,7 @@ def stack_lines(stack: list[Frame], *, shared: bool = False) -> tuple[str, ...]:
 
 
 def _stack_json(_kind: StackKind, stack: list[Frame] | Unreadable) -> str:
-    if isinstance(stack, Unreadable):
-        return f'{{"error": {quote(stack.reason)}}}'
-    return stack_json(stack)
+    return _error(stack.reason) if isinstance(stack, Unreadable) else stack_json(stack)
 
 
 def stack_json(stack: list[Frame], *, shared: bool = False) -> str:
@@ -457,8 +454,14 @@ def stack_json(stack: list[Frame], *, shared: bool = False) -> str:
     """
     frames = [frame_json(frame, shared=shared) for frame in stack]
     if reason := incomplete(stack):
-        frames.append(f'{{"error": {quote(reason)}}}')
+        frames.append(_error(reason))
     return f"[{', '.join(frames)}]"
+
+
+def _error(reason: str) -> str:
+    import json  # noqa: PLC0415 - for JSON alone
+
+    return json.dumps({"error": reason})
 
 
 def _stack_folded(kind: StackKind, stack: list[Frame] | Unreadable) -> str:

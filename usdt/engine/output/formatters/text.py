@@ -17,7 +17,6 @@ from usdt.engine.compiler.record.columns import (
 )
 from usdt.engine.compiler.record.length_prefix import NULL, USERS, reason_of
 from usdt.engine.language.tree import StackKind
-from usdt.engine.output import cgroup_names
 from usdt.engine.output.formatters.formatter import (
     FieldSource,
     constant,
@@ -29,7 +28,6 @@ from usdt.engine.output.formatters.formatter import (
     text_capacity,
 )
 from usdt.engine.output.output_file import Lines
-from usdt.engine.output.socket_addresses import socket_address, socket_address_text
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.output.wall_clock import WallClock
 
@@ -94,7 +92,6 @@ class TextFormatter:
         self.names: dict[str, Any] = {
             "text": _quoted_text,
             "array": _array_text,
-            "socket_address": _socket_address_text,
             "clock": clock.iso if realtime else clock.time_of_day,
             "stacks": self.stacks,
         }
@@ -188,6 +185,7 @@ class TextFormatter:
         return f"text({value}, {length}, {text_capacity(column)})"
 
     def socket_address(self, value: str, length: str, order: str) -> str:
+        self.names["socket_address"] = _socket_address_text
         return f"socket_address({value}, {length}, {order!r})"
 
     def struct(
@@ -225,6 +223,8 @@ class TextFormatter:
         return f"stacks.symbol_text({constant(self.names, kind)}, contexts[key][2], {value})"
 
     def cgroup(self, kind: CgroupName, value: str) -> str:
+        from usdt.engine.output import cgroup_names  # noqa: PLC0415 - few runs show them
+
         show, which = constant(self.names, cgroup_names.quoted_text), constant(self.names, kind)
         return f"{show}(stacks.cgroups(), {which}, {value})"
 
@@ -256,6 +256,11 @@ def _socket_address_text(value: bytes, length: int, order: str) -> str:
         return "NULL"
     if length < 0:
         return f"?({reason_of(length)})"
+    from usdt.engine.output.socket_addresses import (  # noqa: PLC0415 - few runs show them
+        socket_address,
+        socket_address_text,
+    )
+
     return f"{{{escape(socket_address_text(socket_address(value[:length], order)))}}}"
 
 

@@ -26,7 +26,6 @@ from usdt.bpf.link import (
     attach_uprobe_perf,
 )
 from usdt.engine.compiler.site_numbers import SharedCode
-from usdt.engine.runtime.attach.places import DispatchByPlace, apart
 from usdt.engine.runtime.attach.requests import (
     MAX_VARIANTS,
     AttachFailure,
@@ -36,7 +35,6 @@ from usdt.engine.runtime.attach.requests import (
     halves,
     variants_of,
 )
-from usdt.tracefs.uprobe_event import attach_uprobe_event, can_define_uprobes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from usdt.bpf.program import Program
     from usdt.engine.runtime.attach.attach_points import AttachPoint
     from usdt.engine.runtime.attach.loader import ProgramLoader
+    from usdt.engine.runtime.attach.places import DispatchByPlace
 
 __all__ = ("UprobeAttacher",)
 
@@ -90,7 +89,7 @@ class UprobeAttacher:
             self._method, self._fewest = features.best_perf_method(), 1
         elif self._method is None:
             self._method = features.best_uprobe_method()
-            if self._method is not UprobeMethod.UPROBE_MULTI and can_define_uprobes():
+            if self._method is not UprobeMethod.UPROBE_MULTI and _can_define_uprobes():
                 self._fewest = _MANY
 
     def _attach_file(self, requests: list[AttachRequest]) -> None:
@@ -101,7 +100,7 @@ class UprobeAttacher:
             requests.sort(key=_number)
         self._shared = self._loader.shared_code(variants_of(requests) if limit > 1 else ())
         for part in _parts(requests, limit, self._shared):
-            for one in apart(part, _site) if by_event else [part]:
+            for one in _apart(part) if by_event else [part]:
                 bisect_load(one, self._attach, _probe)
                 self._done += len(one)
 
@@ -170,7 +169,7 @@ class UprobeAttacher:
 
     def _link(self, requests: Sequence[AttachRequest], *, by_event: bool) -> None:
         point = requests[0].point
-        select = DispatchByPlace.of(map(_site, requests)) if by_event else None
+        select = _by_place(requests) if by_event else None
         program = self._program(requests, select)
         # The kernel runs uprobes at one place in reverse order of their registration.
         sites = list(dict.fromkeys(_site(request) for request in requests))[::-1]
@@ -189,6 +188,8 @@ class UprobeAttacher:
             self._loader.attach_log.append(f"{where}: one uprobe_multi link{fast}")
             return
         if by_event:
+            from usdt.tracefs.uprobe_event import attach_uprobe_event  # noqa: PLC0415 - old kernels
+
             event = attach_uprobe_event(program, point.open_path, sites, pid=point.pid)
             self._loader.add_link(event)
             self._loader.attach_log.append(f"{where}: one event of tracefs{fast}")
@@ -234,6 +235,24 @@ def _probe(request: AttachRequest) -> str:
 def _site(request: AttachRequest) -> UprobeSite:
     point = request.point
     return UprobeSite(point.fastest_offset, point.ref_ctr_offset, request.variant.number)
+
+
+def _can_define_uprobes() -> bool:
+    from usdt.tracefs.uprobe_event import can_define_uprobes  # noqa: PLC0415 - for old kernels
+
+    return can_define_uprobes()
+
+
+def _apart(requests: list[AttachRequest]) -> list[list[AttachRequest]]:
+    from usdt.engine.runtime.attach.places import apart  # noqa: PLC0415 - for old kernels
+
+    return apart(requests, _site)
+
+
+def _by_place(requests: Sequence[AttachRequest]) -> DispatchByPlace:
+    from usdt.engine.runtime.attach.places import DispatchByPlace  # noqa: PLC0415 - for old kernels
+
+    return DispatchByPlace.of(map(_site, requests))
 
 
 def _parts(

@@ -21,13 +21,7 @@ from usdt.arch.locations import (
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R3, R6, R9, Alu, Jump
 from usdt.engine.compiler.codegen.current_task import emit_member, member_offset
-from usdt.engine.compiler.codegen.expressions.arithmetic import emit_arithmetic
 from usdt.engine.compiler.codegen.expressions.operands import OperandEmitter
-from usdt.engine.compiler.codegen.expressions.patterns import emit_match
-from usdt.engine.compiler.codegen.expressions.strings import (
-    emit_compare_strings,
-    emit_compare_with_constant,
-)
 from usdt.engine.compiler.ir import (
     ArgumentValue,
     Arithmetic,
@@ -108,7 +102,7 @@ class ExpressionEmitter(OperandEmitter):
             case Deref(address=address, type=kind, kernel=kernel):
                 self._number_at(address, kind, kernel=kernel)
             case Arithmetic():
-                emit_arithmetic(self, node)
+                self._arithmetic(node)
             case (
                 Compare()
                 | StringEqualsConst()
@@ -127,12 +121,8 @@ class ExpressionEmitter(OperandEmitter):
                     self.asm.goto(label)
             case Compare():
                 self._compare(node, label, when=when)
-            case StringEqualsConst():
-                emit_compare_with_constant(self, node, label, when=when)
-            case StringEquals():
-                emit_compare_strings(self, node, label, when=when)
-            case StringMatches():
-                emit_match(self, node, label, when=when)
+            case StringEqualsConst() | StringEquals() | StringMatches():
+                self._compare_text(node, label, when=when)
             case Not(operand=operand):
                 self.branch(operand, label, when=not when)
             case ShortCircuit():
@@ -175,6 +165,12 @@ class ExpressionEmitter(OperandEmitter):
                 }[name]
             )
 
+    def _arithmetic(self, node: Arithmetic) -> None:
+        # Few runs compute.
+        from usdt.engine.compiler.codegen.expressions import arithmetic  # noqa: PLC0415
+
+        arithmetic.emit_arithmetic(self, node)
+
     def _truth(self, node: Node) -> None:
         no, done = self.asm.new_label("no"), self.asm.new_label("done")
         self.branch(node, no, when=False)
@@ -188,6 +184,20 @@ class ExpressionEmitter(OperandEmitter):
         operand = self.operands(node.left, node.right)
         op = node.op if when else node.opposite
         self.asm.jump(_JUMPS[op][node.operands.signed], R0, operand, label)
+
+    def _compare_text(
+        self, node: StringEqualsConst | StringEquals | StringMatches, label: str, *, when: bool
+    ) -> None:
+        # Few runs compare text.
+        from usdt.engine.compiler.codegen.expressions import patterns, strings  # noqa: PLC0415
+
+        match node:
+            case StringEqualsConst():
+                strings.emit_compare_with_constant(self, node, label, when=when)
+            case StringEquals():
+                strings.emit_compare_strings(self, node, label, when=when)
+            case StringMatches():
+                patterns.emit_match(self, node, label, when=when)
 
     def _logic(self, node: ShortCircuit, label: str, *, when: bool) -> None:
         # If the label is for a true || or a false &&, either side alone leads to it.
