@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from usdt.bpf.maps import Map
     from usdt.bpf.rings.groups import TakenRecords
 
-__all__ = ("HEAD", "POSITIONS", "TAIL", "ArrayRings", "can_use_array")
+__all__ = ("HEAD", "POSITIONS", "TAIL", "ArrayRing", "ArrayRings", "can_use_array")
 
 HEAD, TAIL = 0, 128  # offsets in the positions; not in the same pair of lines of a cache
 POSITIONS = 256  # bytes of the positions of a ring buffer
@@ -88,7 +88,7 @@ class ArrayRings(Closeable):
             undo.pop_all()
         self._view = memoryview(self._memory)
         self._rings = [
-            _ArrayRing(self._view, POSITIONS * index, POSITIONS * count + size * index, size)
+            ArrayRing(self._view, POSITIONS * index, POSITIONS * count + size * index, size)
             for index in range(count)
         ]
         self._reader = self._rings[0] if count == 1 else RingsInOrder(self._rings)
@@ -133,8 +133,9 @@ class ArrayRings(Closeable):
         self.bell.close()
 
 
-class _ArrayRing(RingMemory):
-    # One of them.
+class ArrayRing(RingMemory):
+    """The reader's side of one of them, in memory that has all: see :class:`ArrayRings`."""
+
     def __init__(self, memory: memoryview, positions: int, data: int, size: int) -> None:
         head, tail = positions + HEAD, positions + TAIL
         super().__init__(
@@ -147,7 +148,8 @@ class _ArrayRing(RingMemory):
     def _copy(self, start: int, length: int, limit: int) -> bytes:
         there = self._data[start : start + length]
         data = bytes(there[: committed_size(there, limit)])
-        self._data[start : start + len(data)] = _ZEROS[: len(data)]
+        zeros = _ZEROS if len(data) <= TAKE else bytes(len(data))  # one large record
+        self._data[start : start + len(data)] = zeros[: len(data)]
         return data
 
     def release(self) -> None:
