@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -111,21 +113,21 @@ def test_the_example_shows_collections() -> None:
     if not python.exists():
         pytest.skip("needs the program /usr/bin/python3: apt-get install python3")
     loop = "import gc, time\nwhile True: gc.collect(); time.sleep(0.05)"
+    words = [sys.executable, "examples/bcc_usdt.py", "-d", "100"]
+    pipes: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([python, "-c", loop]) as traced:
         try:
-            done = subprocess.run(
-                [sys.executable, "examples/bcc_usdt.py", "-p", str(traced.pid), "-d", "1"],
-                cwd=ROOT,
-                env=environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
-            )
+            with subprocess.Popen(
+                [*words, "-p", str(traced.pid)], cwd=ROOT, env=environment(), text=True, **pipes
+            ) as tracer:
+                assert tracer.stdout is not None
+                lines = [*itertools.islice(tracer.stdout, 6)]
+                tracer.send_signal(signal.SIGINT)
+                _, errors = tracer.communicate(timeout=100)
         finally:
             traced.kill()
-    lines = done.stdout.splitlines()
-    assert len(lines) > 5, done.stderr
+    assert tracer.returncode == 0, errors
+    assert len(lines) == 6, errors
     assert all(line.split()[:3] == [str(traced.pid), "generation", "2"] for line in lines)
 
 
