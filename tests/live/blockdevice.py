@@ -28,6 +28,7 @@ _SIZE = 64 << 20
 def on_block_device(path: Path) -> Iterator[None]:
     """What is written to ``path``, and synced, reaches a block device."""
     if os.major(path.parent.stat().st_dev):
+        path.touch()  # for whoever removes it: what writes it may not have begun by then
         yield
         return
     if not _CONTROL.exists():
