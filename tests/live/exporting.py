@@ -33,7 +33,7 @@ class Exporter:
         """An answer: its type and its text."""
         url = self.url.removesuffix("/metrics") + path
         request = urllib.request.Request(url, headers={"Accept": accept})
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=100) as answer:
             return answer.headers["Content-Type"], answer.read().decode()
 
     def samples(self, accept: str = OPEN) -> Samples:

@@ -396,7 +396,7 @@ def test_malloc_of_all_processes_counted_by_command(tmp_path: Path) -> None:
     with Tool("count", "--json", "-a", "uprobe:libc:malloc", "--by", "comm") as tool:
         tool.wait_tracing()
         for _ in range(3):
-            subprocess.run([path], check=True, timeout=20)
+            subprocess.run([path], check=True, timeout=100)
         tool.process.send_signal(signal.SIGINT)
         tool.finish()
     rows = [json.loads(line) for line in tool.lines]

@@ -40,7 +40,7 @@ class Prometheus:
         """The data of an answer of its API; None while it does not answer."""
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         try:
-            with urllib.request.urlopen(url, timeout=20) as answer:
+            with urllib.request.urlopen(url, timeout=100) as answer:
                 return json.load(answer)["data"]
         except (urllib.error.URLError, ConnectionError):
             return None

@@ -73,7 +73,7 @@ def children(pid: int) -> list[int]:
 def run_command(output: Path, command: str, *words: object) -> tuple[Tool, list[dict[str, Any]]]:
     """Trace a command to the end, with its children; what it printed is in the tool's lines."""
     with tracing("-f", "-c", command, "-o", output, *words) as tool:
-        assert tool.process.wait(patient(100)) == 0
+        assert tool.wait_all() == 0
         events = read_events(output.read_text())
         until(lambda: any("events, " in line for line in tool.errors), "the closing line")
     assert tool.closing == (len(events), 0), tool.errors

@@ -76,7 +76,7 @@ def probes_of(folder: Path, command: str, *probes: str) -> list[str]:
     """What is traced of a command, in order."""
     output = folder / "events"
     with tracing("-c", command, "-o", output, *probes) as tool:
-        assert tool.process.wait(patient(100)) == 0
+        assert tool.wait_all() == 0
     events: list[dict[str, Any]] = read_events(output.read_text())
     for event in events:
         expected = {"constructor": 7, "destructor": 8, "called": 9}
@@ -114,7 +114,7 @@ def test_a_script_is_traced_in_its_interpreter(folder: Path) -> None:
     script.chmod(0o755)
     output = folder / "events"
     with tracing("-c", str(script), "-o", output, "starter:main(arg0)") as tool:
-        assert tool.process.wait(patient(100)) == 0
+        assert tool.wait_all() == 0
     (event,) = read_events(output.read_text())
     assert event["args"] == {"arg0": 3}  # the interpreter, its word and the script
 
@@ -124,7 +124,7 @@ def test_preloaded_libraries_are_traced(folder: Path) -> None:
     words = ("-f", f"{folder}/liblate.so:late:*")
     output = folder / "events"
     with tracing("-c", command, "-o", output, *words) as tool:
-        assert tool.process.wait(patient(100)) == 0
+        assert tool.wait_all() == 0
     events = read_events(output.read_text())
     assert [event["probe"] for event in events] == _LATE
 

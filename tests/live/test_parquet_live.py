@@ -74,7 +74,7 @@ def test_a_signal_ends_it_well(place: Path) -> None:
             fixture.fire()
             fixture.finish()
             tool.process.send_signal(signal.SIGINT)
-            assert tool.process.wait(60) == 0
+            assert tool.wait_all() == 0
     assert len(rows_of(place)) == 3
 
 
@@ -90,7 +90,7 @@ def test_probes_of_a_library_that_comes_later(place: Path) -> None:
         tool.wait_error("library loaded")
         fixture.fire()
         fixture.finish()
-        assert tool.process.wait(60) == 0
+        assert tool.wait_all() == 0
     assert {row["probe"].partition(":")[0] for row in rows_of(place)} == {"dlopened", "plugin"}
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from patience import patient
 from services import PATIENCE, Cluster, Dialogue, backend, running_cluster
 from skips import need_program
 from tracing_tools import Tool, run_usdt, tracing, usdt
@@ -178,7 +177,7 @@ def test_python_started_for_the_trace_shows_what_it_imports(tmp_path: Path) -> N
     words = ("-c", f"{_python_with_probes()} -c 'import this_is_no_module'", "-o", output)
     probe = "python:import__find__load__start(str(arg0))"
     with tracing(*words, "--exit-code", probe) as tool:
-        assert tool.process.wait(patient(100)) == 1
+        assert tool.wait_all() == 1
     assert '"str(arg0)": "this_is_no_module"' in output.read_text()
 
 

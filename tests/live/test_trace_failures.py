@@ -213,7 +213,7 @@ def test_a_full_disk(target: Fixture) -> None:
     with usdt("trace", "-p", target.pid, "-o", "/dev/full", "args:*") as tool:
         tool.wait_tracing()
         target.fire()
-        assert tool.process.wait(patient(100)) == 1
+        assert tool.wait_all() == 1
         tool.wait_end(code=1)
         assert [line for line in tool.errors if line.startswith("Error: ")] == [
             "Error: write to /dev/full: No space left on device"
@@ -360,7 +360,7 @@ def test_the_end_of_a_process_that_fires_all_the_time(tmp_path: Path) -> None:
             fixture.send("fire")
             until(lambda: (tmp_path / "hits").stat().st_size > 4096, "hits")
             fixture.kill()
-            assert tool.process.wait(patient(100)) == 0, tool.errors
+            assert tool.wait_all() == 0, tool.errors
             delivered, _ = tool.closing
             assert delivered > 0
 
@@ -373,7 +373,7 @@ def test_an_interrupt_while_a_process_fires_all_the_time(tmp_path: Path) -> None
             fixture.send("fire")
             until(lambda: (tmp_path / "hits").stat().st_size > 4096, "hits")
             tool.process.send_signal(signal.SIGINT)
-            assert tool.process.wait(patient(100)) == 0, tool.errors
+            assert tool.wait_all() == 0, tool.errors
 
 
 # ---------------------------------------------------------------- options

@@ -178,7 +178,7 @@ def test_by_command_every_value_is_what_the_program_printed(
     path = build(variant, program)
     words, output = _learnt(path), tmp_path / "events"
     with tracing("-c", f"{path} -n {ROUNDS}", *_LONGEST, "-o", output, *words) as tool:
-        tool.process.wait(patient(100))
+        tool.wait_all()
         assert tool.code == 0, tool.errors
     printed = [json.loads(line) for line in tool.lines]
     events = read_events(output.read_text())

@@ -122,7 +122,7 @@ def test_a_command_is_traced_in_what_it_opens_later(tmp_path: Path) -> None:
     path, output = build("default", "dlopened"), tmp_path / "events"
     words = ("-o", output, "dlopened:before", "plugin:hit(arg0,str(arg1))")
     with tracing("-c", f"{path} -n 4 -s {patient(300_000):.0f}", *words) as tool:
-        tool.process.wait(patient(100))
+        tool.wait_all()
         printed = [json.loads(line) for line in tool.lines]
     events = read_events(output.read_text())
     assert len(of_probe(events, "dlopened:before")) == 4
@@ -434,7 +434,7 @@ def test_a_command_is_traced_from_its_first_instruction(
     monkeypatch.setenv("USDT_COLD", "1")  # as users start it, in virtual machines as well
     output = tmp_path / "events"
     with tracing("-c", f"{build('default', 'args')} -n 1", "-o", output, _COUNT3) as tool:
-        assert tool.process.wait(patient(100)) == 0
+        assert tool.wait_all() == 0
     assert "1 event, 0 lost" in tool.errors
     printed = [json.loads(line) for line in tool.lines]
     assert count3(read_events(output.read_text())) == count3(printed)
@@ -472,7 +472,7 @@ def test_a_file_holds_what_was_traced_and_nothing_else(tmp_path: Path) -> None:
     ):
         fixture.fire()
         tool.process.send_signal(signal.SIGINT)
-        assert tool.process.wait(patient(100)) == 0
+        assert tool.wait_all() == 0
         assert tool.closing == (2, 0)
     assert tool.lines == []
     events = read_events(output.read_text())
@@ -487,7 +487,7 @@ def test_text_lines_hold_the_same_values() -> None:
             tool.wait_tracing()
             fixture.fire()
             fixture.finish()
-            assert tool.process.wait(patient(100)) == 0
+            assert tool.wait_all() == 0
         null, heap = tool.lines
         assert re.search(rf"\b{fixture.pid}\b.*strings:null\b.*\barg0=0$", null)
         assert re.search(r"strings:heap\b.*str\(arg0\)=\"a\"  arg1=1$", heap)

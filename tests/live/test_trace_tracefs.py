@@ -161,7 +161,7 @@ def test_what_found_no_room_is_counted(tmp_path: Path) -> None:
         fixture.fire(timeout=patient(100))
         os.kill(tool.pid, signal.SIGCONT)
         fixture.finish()
-        tool.process.wait(patient(100))
+        tool.wait_all()
         delivered, lost = tool.closing
     assert lost > 0
     assert delivered + lost == HITS

@@ -27,7 +27,7 @@ def test_ten_thousand_sites_attach_at_once(tmp_path: Path) -> None:
         pattern, numbers = "many10k:p?", [number for number in numbers if number % 100 < 10]
     with tracing("-c", f"{path} -n 1", "-o", output, pattern) as tool:
         assert tool.sites == len(numbers)
-        assert tool.process.wait(patient(100)) == 0
+        assert tool.wait_all() == 0
         assert tool.closing == (len(numbers), 0)
     printed = {line["args"][0]: line for line in map(json.loads, tool.lines)}  # by the program
     fired = [(printed[number]["probe"], *printed[number]["args"]) for number in numbers]

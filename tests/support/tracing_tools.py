@@ -138,11 +138,16 @@ class Tool:
         self._until(lambda: len(self.lines) >= count, f"to write {count} lines", timeout)
         return self.events
 
-    def finish(self, *, code: int = 0, timeout: float = _TIMEOUT) -> None:
-        """Wait for the end by itself, with this exit code and without a traceback."""
-        self.process.wait(timeout)
+    def wait_all(self, *, timeout: float = patient(_TIMEOUT)) -> int:
+        """Wait for the end by itself, and for all that it wrote; its exit code."""
+        code = self.process.wait(timeout)
         for reader in self._readers:
             reader.join(timeout)
+        return code
+
+    def finish(self, *, code: int = 0, timeout: float = _TIMEOUT) -> None:
+        """Wait for the end by itself, with this exit code and without a traceback."""
+        self.wait_all(timeout=timeout)
         assert self.code == code, f"{self}: exit code {self.code}, {self.errors[-5:]}"
         assert not [line for line in self.errors if "Traceback" in line], self.errors
         check_lines(self.words, self.lines)

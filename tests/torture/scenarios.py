@@ -101,7 +101,7 @@ def signal_the_tracer(rng: random.Random) -> None:
         time.sleep(rng.uniform(0, _START))
         number = rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         tool.process.send_signal(number)
-        tool.process.wait(60)
+        tool.wait_all(timeout=60)
         if not before_main(tool.errors):
             assert tool.code in _STOPPED | {-number}, (tool.code, tool.errors)
             assert not tracebacks(tool.errors), tool.errors
@@ -138,7 +138,7 @@ def kill_the_target(rng: random.Random) -> None:
                 target.send("fire")
             time.sleep(rng.uniform(0, 0.05))
             target.kill()
-            tool.process.wait(60)
+            tool.wait_all(timeout=60)
             assert tool.code in (0, 1), (tool.code, tool.errors)
             assert not tracebacks(tool.errors), tool.errors
 
@@ -178,7 +178,7 @@ def exec_the_target(rng: random.Random) -> None:
             if rng.random() < 0.5:
                 time.sleep(rng.uniform(0, _START))
                 tool.process.send_signal(rng.choice((signal.SIGINT, signal.SIGTERM)))
-            tool.process.wait(60)
+            tool.wait_all(timeout=60)
             assert not tracebacks(tool.errors), tool.errors
 
 
@@ -240,7 +240,7 @@ def fill_the_disk(rng: random.Random) -> None:
 
 
 def _ends_with_error(tool: Tool, text: str) -> None:
-    tool.process.wait(60)
+    tool.wait_all(timeout=60)
     assert tool.code == 1, (tool.code, tool.errors)
     until(lambda: any(text in line for line in tool.errors), f"{text!r} in {tool.errors}")
     assert not tracebacks(tool.errors), tool.errors
@@ -285,7 +285,7 @@ def lower_the_limits(rng: random.Random) -> None:
         words = _words(rng, target.pid, folder)
         with Tool(*words, "-d", "0.3", before=["prlimit", *options, "--"]) as tool:
             target.fire()
-            tool.process.wait(60)
+            tool.wait_all(timeout=60)
             assert not tracebacks(tool.errors), tool.errors
             assert tool.code in (0, 1), (tool.words, tool.code, tool.errors)
 
