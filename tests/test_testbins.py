@@ -48,7 +48,7 @@ def notes(path: Path) -> tuple[dict[str, str], ...]:
         [need_program("readelf", "binutils"), "--notes", "--wide", str(path)],
         capture_output=True,
         check=True,
-        timeout=20,
+        timeout=100,
     ).stdout.decode(errors="surrogateescape")
     # readelf --wide joins the header line of each note with the next one.
     text = text.replace("\t    Provider: ", "\n    Provider: ")
@@ -81,7 +81,7 @@ def test_the_table_of_programs_is_the_makefiles() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=100,
         env={"PATH": os.environ["PATH"]},
     ).stdout.split()
     assert {f"{variant}/{program}" for variant, program in FIXTURES} == {
@@ -278,7 +278,7 @@ def test_a_static_name_in_two_files_is_two_symbols() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=100,
     ).stdout
     assert len(re.findall(r" twin$", symbols, re.MULTILINE)) == 2
 
@@ -286,7 +286,7 @@ def test_a_static_name_in_two_files_is_two_symbols() -> None:
 def test_stripped_programs_have_notes_and_no_symbols() -> None:
     path = build("stripped", "globals")
     assert notes(path) == notes(build("default", "globals"))
-    text = subprocess.check_output(["readelf", "--sections", "--wide", str(path)], timeout=20)
+    text = subprocess.check_output(["readelf", "--sections", "--wide", str(path)], timeout=100)
     assert b" .symtab " not in text
 
 
@@ -318,7 +318,7 @@ def test_fires_at_the_end_of_its_input_too() -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=True,
-        timeout=20,
+        timeout=100,
     )
     lines = done.stdout.splitlines()
     assert lines[0].startswith(b"ready ")
@@ -411,7 +411,7 @@ def test_the_generator_makes_what_it_is_asked_for() -> None:
     text = subprocess.check_output(
         [need_program("python3"), str(generator), "--sites", "7", "--names", "3"],
         text=True,
-        timeout=20,
+        timeout=100,
     )
     assert len(re.findall(r"STAP_PROBE2\(many10k, p[012], ", text)) == 7
 
@@ -449,6 +449,8 @@ def notes_machine(path: Path) -> str:
 
 
 def test_json_has_one_line_for_each_hit() -> None:
-    out = subprocess.check_output([build("default", "threads"), "-t", "4", "-n", "200"], timeout=20)
+    out = subprocess.check_output(
+        [build("default", "threads"), "-t", "4", "-n", "200"], timeout=100
+    )
     assert all(json.loads(line) for line in out.splitlines())
     assert len(out.splitlines()) == 1000

@@ -46,7 +46,7 @@ def serving() -> Iterator[tuple[MetricsServer, tuple[str, int]]]:
 
 def answer(address: tuple[str, int], request: bytes) -> bytes:
     """What is answered to a request."""
-    with socket.create_connection(address, timeout=20) as client:
+    with socket.create_connection(address, timeout=100) as client:
         client.sendall(request)
         return b"".join(iter(lambda: client.recv(4096), b""))
 
@@ -75,10 +75,10 @@ def test_answers(request_: bytes, code: bytes, text: bytes) -> None:
 def test_connections_that_say_nothing_are_bounded_and_closed() -> None:
     with serving() as (server, address), contextlib.ExitStack() as stack:
         silent = [
-            stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(8)
+            stack.enter_context(socket.create_connection(address, timeout=100)) for _ in range(8)
         ]
         silent[0].sendall(b"GET /metrics HTT")
-        with socket.create_connection(address, timeout=20) as ninth:
+        with socket.create_connection(address, timeout=100) as ninth:
             assert ninth.recv(1) == b""  # no room: closed at once
         server._close_older(float("inf"))  # as after ten seconds
         assert [client.recv(1) for client in silent] == [b""] * 8

@@ -82,7 +82,7 @@ def program(body: str, *words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=100,
     )
 
 
@@ -201,7 +201,7 @@ def test_a_reader_that_has_enough_ends_it_quietly() -> None:
         os.close(writer)
         os.read(reader, 100)
         os.close(reader)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=100)
     assert (process.returncode, errors) == (0, "")
 
 
