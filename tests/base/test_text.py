@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from usdt.base.text import closest, plural, printable
+from usdt.base.text import closest, most_alike, plural, printable
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,22 @@ def test_one_is_singular() -> None:
     assert [plural(number, "site") for number in (0, 1, 2)] == ["0 sites", "1 site", "2 sites"]
 
 
-def test_the_closest_name_of_the_first_5000() -> None:
+def test_the_closest_name() -> None:
     assert closest("tcp_sendmgs", ["udp_sendmsg", "tcp_sendmsg"]) == "tcp_sendmsg"
     assert closest("tcp_sendmgs", ["vfs_read"]) == ""
     assert closest("tcp", ["top"], 0.7) == ""
-    assert closest("tcp_sendmgs", [*("x" * 5000), "tcp_sendmsg"]) == ""
+
+
+def test_the_closest_of_many_names_wherever_it_is() -> None:
+    names = [f"{word}_{number}" for word in ("tcp_send", "udp") for number in range(3000)]
+    for at in (0, 3000, 6000):
+        assert closest("tcp_sendmgs", [*names[:at], "tcp_sendmsg", *names[at:]]) == "tcp_sendmsg"
+    assert closest("tcp_sendmgs", [*names, "__tcp_sendmsg"], 0.7) == "__tcp_sendmsg"
+    assert closest("zz", names) == ""
+    assert closest("", names) == ""
+
+
+def test_names_that_share_the_most_pairs_of_letters() -> None:
+    names = ["unlike", "heap_size", "heap", "help"]
+    assert most_alike("heapp", names) == ["heap", "heap_size", "help"]
+    assert most_alike("heapp", names, 1) == ["heap"]

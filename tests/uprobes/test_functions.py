@@ -16,6 +16,9 @@ from usdt.arch.calling_convention import CONVENTIONS
 from usdt.arch.locations import AtFunctionReturn, Memory, Register, Unreadable
 from usdt.base.errors import LanguageError, ProbeNotFound, TracingError
 from usdt.base.machine import KERNEL_MACHINE, word_size
+from usdt.elf.file import ElfFile
+from usdt.elf.format import STT_FUNC, STT_NOTYPE
+from usdt.elf.symbol_tables import SymbolTables
 from usdt.engine.language import parse_probe
 from usdt.targets.search.target_files import resolve_target
 from usdt.uprobes.arguments import MAX_ARGUMENTS, arguments_of, call_stack
@@ -168,8 +171,28 @@ def test_names_of_cxx(cxx: Path, pattern: str, symbols: list[str]) -> None:
     assert [one.symbol for one in found(cxx, pattern)] == symbols
 
 
-def test_a_misspelt_name_of_cxx(cxx: Path) -> None:
-    assert "nearest is ns::A::f" in why(cxx, "ns::A::ff")
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("ns::A::ff", "ns::A::f"), ("ns::AB::f", "ns::A::f"), ("mian", "main")]
+)
+def test_a_misspelt_name_of_cxx(cxx: Path, name: str, nearest: str) -> None:
+    assert f"nearest is {nearest}" in why(cxx, name)
+
+
+def test_names_of_code_are_those_of_functions_that_can_be_probed(odd: Path, cxx: Path) -> None:
+    for path in (odd, cxx):
+        with ElfFile(str(path)) as elf, SymbolTables(elf) as tables:
+            code = {
+                one.name
+                for one in tables.matching(lambda _: True)
+                if not one.imported
+                and one.type in (STT_FUNC, STT_NOTYPE)
+                and elf.offset_of(one.address, executable=True) is not None
+            }
+            names = tables.code_names()
+            assert sorted(names) == sorted(code)
+            for text in ("ns", "main", "_", "no such text"):
+                every = [one for one in tables.matching(lambda _: True) if text in one.name]
+                assert tables.matching(lambda name, text=text: text in name, text) == every
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("closest", "encoded", "plural", "printable", "printable_lines")
+__all__ = ("closest", "encoded", "most_alike", "plural", "printable", "printable_lines")
 
-_MAX_NAMES = 5000  # that are compared; difflib is slow
+_MAX_COMPARED = 128  # names; difflib is slow
 
 
 def plural(number: int, noun: str) -> str:
@@ -50,10 +50,25 @@ def closest(wanted: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
     Args:
         wanted: what was asked for, perhaps misspelt.
-        known: the names that exist, the most likely first: only the first 5000 are compared.
+        known: the names that exist; a hundred thousand take a tenth of a second.
         cutoff: the least similarity, from 0 to 1.
     """
     import difflib  # noqa: PLC0415 - only for a message
-    from itertools import islice  # noqa: PLC0415
 
-    return next(iter(difflib.get_close_matches(wanted, islice(known, _MAX_NAMES), 1, cutoff)), "")
+    names = list(known)
+    if len(names) > _MAX_COMPARED:
+        # The similarity is twice the letters in common by the letters of both.
+        least, most = len(wanted) * cutoff / (2 - cutoff), len(wanted) * (2 - cutoff) / cutoff
+        names = most_alike(wanted, (one for one in names if least <= len(one) <= most))
+    return next(iter(difflib.get_close_matches(wanted, names, 1, cutoff)), "")
+
+
+def most_alike(wanted: str, names: Iterable[str], most: int = _MAX_COMPARED) -> list[str]:
+    """Return the ``most`` names with the most pairs of letters in common with ``wanted``."""
+    import heapq  # noqa: PLC0415 - only for a message
+    from operator import add  # noqa: PLC0415
+
+    pairs = set(map(add, wanted, wanted[1:]))
+    shared = ((len(pairs.intersection(map(add, name, name[1:]))), name) for name in names)
+    rated = ((count / (len(wanted) + len(name)), name) for count, name in shared if count)
+    return [name for _, name in heapq.nlargest(most, rated)]

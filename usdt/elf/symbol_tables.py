@@ -20,7 +20,15 @@ from usdt.base.errors import ElfError
 from usdt.elf import debug_files
 from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.elf.file import ElfFile
-from usdt.elf.format import SHT_DYNSYM, SHT_NOBITS, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC
+from usdt.elf.format import (
+    PF_X,
+    PT_LOAD,
+    SHT_DYNSYM,
+    SHT_NOBITS,
+    SHT_SYMTAB,
+    STT_FUNC,
+    STT_GNU_IFUNC,
+)
 from usdt.elf.symbol_table import ALL_ADDRESSES, SymbolTable
 
 if TYPE_CHECKING:
@@ -133,9 +141,21 @@ class SymbolTables:
         tables = (table for table in self._tables if table.dynamic)
         return [one for table in tables for one in table.data_at(address) if one.exported]
 
-    def matching(self, wanted: Callable[[str], bool]) -> list[ElfSymbol]:
-        """Return the symbols whose names ``wanted`` accepts, each name and address once."""
-        return _distinct(found for table in self._tables for found in table.matching(wanted))
+    def matching(self, wanted: Callable[[str], bool], text: str = "") -> list[ElfSymbol]:
+        """Return the symbols whose names ``wanted`` accepts, each name and address once.
+
+        Args:
+            wanted: returns whether a symbol of a name is wanted.
+            text: what all these names contain; with it, only such names are looked at.
+        """
+        return _distinct(found for table in self._tables for found in table.matching(wanted, text))
+
+    def code_names(self) -> list[str]:
+        """Return the names of all functions that this file has code of, each once."""
+        segments = self.elf.segments
+        code = [one for one in segments if one.type == PT_LOAD and one.flags & PF_X]
+        spans = [(one.address, one.address + one.filesz) for one in code]
+        return list(dict.fromkeys(one for table in self._tables for one in table.code_names(spans)))
 
     def starting_at(self, address: int) -> list[ElfSymbol]:
         """Return the functions that begin at a link-time address."""

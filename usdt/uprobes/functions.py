@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
 from usdt.base.errors import ProbeNotFound, TracingError
 from usdt.base.frozen import replace
-from usdt.base.text import plural
+from usdt.base.text import closest, most_alike, plural
 from usdt.elf.file import ElfFile
 from usdt.elf.format import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT
 from usdt.elf.symbol_tables import SymbolTables
@@ -58,7 +56,6 @@ _OWN_RETURN_ADDRESS = (
     "a return probe would break the program: it replaces the return address, which this function "
     "keeps or does not have"
 )
-_MAX_NEAREST = 5000  # names compared with a misspelt one; difflib is slow
 _PART = re.compile(r"\.(cold|part\.[0-9]+)(\.|$)")  # a part of a function, not one by itself
 
 
@@ -168,12 +165,13 @@ class FunctionFile(Closeable):
     def _named(self, name: str, pattern: str) -> list[ProbeFunction]:
         symbols = self._symbols.named(name)
         if not any(map(self._is_code, symbols)):
-            matching = name_matcher(pattern)
-            if required_text(pattern) or "::" in name or "operator" in name:
+            matching, text = name_matcher(pattern), required_text(pattern)
+            if text or "::" in name or "operator" in name:
                 symbols += self._symbols.matching(
                     lambda symbol: (
                         is_mangled(symbol) and matching(symbol) and not _PART.search(symbol)
-                    )
+                    ),
+                    text,
                 )
         # glibc also has an old memcpy that is a plain function; new programs do not call it.
         indirect = any(one.type == STT_GNU_IFUNC and not one.imported for one in symbols)
@@ -226,8 +224,7 @@ class FunctionFile(Closeable):
         return f"one of {len(same)} functions: name that ({shown})"
 
     def _unknown(self, name: str) -> ProbeNotFound:
-        known = self._symbols.matching(lambda _: True)
-        names = {one.name for one in known if self._is_code(one)}
+        names = self._symbols.code_names()
         parts = sorted(other for other in names if other.startswith(f"{name}."))
         if parts:
             shown = ", ".join(parts[:4]) + (", …" if len(parts) > 4 else "")
@@ -431,14 +428,12 @@ def _rank(symbol: ElfSymbol) -> tuple[bool, int, int, int, str]:
     return symbol.type != STT_FUNC, binding, underscores, len(name), name
 
 
-def _nearest(name: str, names: set[str]) -> str:
+def _nearest(name: str, names: Iterable[str]) -> str:
     # Compare the names that users write: mangled names in their demangled form.
-    plain = [one for one in names if not is_mangled(one)]
-    begin = name[:1]
-    plain.sort(key=lambda one: one[:1] != begin)
-    known = list(islice(plain, _MAX_NEAREST))
-    if "::" in name or not plain:
+    known = [one for one in names if not is_mangled(one)]
+    if "::" in name or not known:
         parts = re.findall(r"\w{2,}", name)
         mangled = (one for one in names if is_mangled(one) and any(part in one for part in parts))
-        known = [bare_name(shown_name(one)) for one in islice(mangled, _MAX_NEAREST)]
-    return next(iter(difflib.get_close_matches(name, known, 1, 0.7)), "")
+        # Demangling takes as long as comparing.
+        known = [bare_name(shown_name(one)) for one in most_alike("".join(parts), mangled)]
+    return closest(name, known, 0.7)
