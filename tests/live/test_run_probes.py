@@ -93,6 +93,13 @@ def test_the_module_of_a_raw_tracepoint_is_passed_over() -> None:
     assert {*lines[1:]} == {"rawtracepoint"}
 
 
+def test_probes_of_the_tracer_are_special() -> None:
+    text = "BEGIN { print(probetype); } interval:ms:1 { print(probetype); exit(); }"
+    lines = run(f"{text} END {{ print(probetype); }}")
+    assert list(dict.fromkeys(lines[1:])) == ["special", "interval"]
+    assert lines[-1] == "special"
+
+
 def test_each_probe_that_a_pattern_finds_is_counted() -> None:
     listed = run_command([KPROBE, "list", "tracepoint:sched:sched_s*"], timeout=60)
     found = re.findall(r"^tracepoint:sched:sched_s", listed.stdout, re.MULTILINE)

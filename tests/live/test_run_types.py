@@ -92,7 +92,7 @@ _BODIES = {
     ),
     "what is known before": (
         (
-            'print(comptime (1 + 2)); if comptime (probetype == "end") { print(unknown); }'
+            'print(comptime (1 + 2)); if comptime (probetype == "interval") { print(unknown); }'
             ' else if comptime (2 > 1) { print("then"); } else { unknown(); }'
             ' $v = if comptime true { 5 } else { unknown }; print($v); print("a" != "ab");'
         ),

@@ -44,6 +44,7 @@ CALLS = [
         "the one that fits best, in any order",
     ),
     ("f() { 0 } macro f(x) { 1 }", "f + f(3);", "({ 0 } + { 1 }); ", "by the number of arguments"),
+    ("f(T, m) { offsetof(T, m) }", "f($p, a.b);", "{ offsetof($p, a.b) }; ", "a member"),
     ("f(a) { a } ", "f(@m) + f($v);", "({ @m } + { $v }); ", "maps and variables are expressions"),
 ]
 
@@ -83,6 +84,11 @@ REFUSED = [
         "macro f($x) { $x = 1; } macro g($y) { f($y) }",
         "g(§1);",
         "the macro f changes $x: pass a variable to it",
+    ),
+    (
+        "macro f(m) { offsetof(A, m) }",
+        "f(§1);",
+        "expected the name of a member, as in offsetof(…, a.b)",
     ),
     ("macro f(@x) { @x }", "f(§$x);", "the macro f expects a map as @m for @x"),
     ("macro f(a) { a }", "§f();", "the macro f takes 1 argument, found 0"),

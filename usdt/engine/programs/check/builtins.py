@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ("BUILTINS", "BuiltinChecker")
 
 _COMM = 16
+_SPECIAL = ("begin", "end", "self")  # probes of the tracer itself
 _ALL = (1 << 64) - 1
 _TRUTHS = {"true": 1, "1": 1, "false": 0, "0": 0}
 _HIDDEN = re.compile("arg[0-9]+|return")  # what is no member of args
@@ -138,9 +139,10 @@ class BuiltinChecker(OperatorChecker):
                 return self._context(node)
             case "curtask":
                 return self._task()
-            case "probe" | "probetype":
-                text = self.site.probe if name == "probe" else self.site.kind
-                return _text(text)
+            case "probe":
+                return _text(self.site.probe)
+            case "probetype":
+                return _text("special" if self.site.kind in _SPECIAL else self.site.kind)
             case "func":
                 return _text(self.site.function or self.site.probe.rpartition(":")[2])
             case "retval":
@@ -203,7 +205,7 @@ class BuiltinChecker(OperatorChecker):
         return Scalar(node, kind)
 
     def _context(self, node: tree.Expression) -> Scalar:
-        if self.site.kind in ("begin", "end", "self"):
+        if self.site.kind in _SPECIAL:
             raise self.error(node, f"ctx: {self.site.kind} has no context of a probe")
         types = kernel_types()
         if self.site.kind == "iter" and types is not None:

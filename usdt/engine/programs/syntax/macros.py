@@ -23,6 +23,8 @@ from usdt.engine.programs.syntax.tree import (
     If,
     Increment,
     Map,
+    Member,
+    OffsetOf,
     Variable,
 )
 
@@ -120,6 +122,9 @@ class _Expansion:
                 self._check_changed(changed, scope)
             case Declaration(variable=changed) | For(variable=changed):
                 self._check_changed(changed, scope)
+            case OffsetOf(path=(name,)) if name in scope.arguments:
+                named = replace(one, path=self._path(scope.arguments[name]))
+                return self._rebuilt(named, scope)
             case ExpressionStatement():
                 made = self._rebuilt(one, scope)
                 inner = made.expression
@@ -194,6 +199,14 @@ class _Expansion:
 
     def _measure(self, one: Any) -> tuple[int, int]:
         return self.measures.get(id(one), (1, 1))
+
+    def _path(self, members: Expression) -> tuple[str, ...]:
+        # The names of "a.b.c", which is an argument in place of a member.
+        if isinstance(members, Identifier):
+            return (members.name,)
+        if not isinstance(members, Member):
+            self._refuse(members.start, "expected the name of a member, as in offsetof(…, a.b)")
+        return (*self._path(members.object), members.name)
 
     def _check_changed(self, variable: Variable, scope: _Scope) -> None:
         argument = scope.arguments.get(variable.name, variable)
