@@ -3,8 +3,9 @@
 A formatter gives the source of an f-string for one record. Where that shows nothing but numbers
 beside what is the same for all records of a thread, it becomes a template of bytes: ``%d`` for
 each number. The template repeated, and a struct repeated, then format a block of records by two
-calls of C code. Strings and floats are formatted one by one. What cannot be shown so is left to the
-f-string: stacks, structures, values that could not be read.
+calls of C code. Strings, floats and numbers with names are formatted one by one, or not at all if
+they have come before (:mod:`usdt.engine.output.formatters.value_memory`). What cannot be shown so
+is left to the f-string: stacks, symbols, values that could not be read.
 
 Times of day are made in one tenth of a second at a time: what stands before its digits is the same
 for all of them, and eight digits fit in the word of the record that has the time.
@@ -20,9 +21,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from usdt.bpf.rings.ringbuf import HEADER
-from usdt.engine.compiler.record.columns import WORD, padded
+from usdt.engine.compiler.record.columns import WORD, FloatColumn, padded
 from usdt.engine.compiler.record.layout import HEADER_SIZE
+from usdt.engine.compiler.value_names import ValueNames
 from usdt.engine.output.formatters.time_digits import fraction_digits
+from usdt.engine.output.formatters.value_memory import ValueMemory
 from usdt.engine.output.output_file import Lines
 from usdt.engine.output.wall_clock import TENTH, WallClock
 
@@ -33,11 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ("LineTemplate",)
 
-_BLOCK = 64  # records of one ``%``: so many stay in the first cache of a CPU
+_BLOCKS = (256, 16)  # records of one ``%``; what is left are less
 _KEY = slice(HEADER + WORD, HEADER + HEADER_SIZE)  # the bytes of a record's context
 _TIME_WORD = HEADER // WORD
 _CONTEXT_WORDS = range(_KEY.start // WORD, _KEY.stop // WORD)
 _BITMAP_WORD = _KEY.stop // WORD
+_TURN = 64  # records of a tenth of a second, on average, for which blocks are worth it
 _UNITS = 1 << 10  # lines of contexts that are kept
 
 
@@ -47,13 +51,18 @@ class _Part(NamedTuple):
     literal: bytes = b""
     context: int = -1  # the index of a text of the context
     names: tuple[str, ...] = ()  # of the values that ``make`` takes columns of
-    make: Callable[..., list[bytes]] | None = None
+    make: Callable[..., Iterable[bytes]] | None = None
 
 
 _TIME, _CLOCK, _CONTEXT, _FIELDS = 0, 1, 2, 3  # ranks; fields have theirs from the last one on
 _MADE = 1 << 20  # the rank of what is made of values
-#: Functions of formatters that return text without a newline.
-_FUNCTIONS = frozenset({"text", "memory", "hex", "hexadecimal", "real", "repr"})
+#: Functions of formatters that return text without a newline, the same for the same values.
+_FUNCTIONS = frozenset(
+    (
+        *("array", "hex", "hexadecimal", "labels", "lasted", "memory", "raw", "real", "repr"),
+        *("socket_address", "str", "text"),
+    )
+)
 
 
 class LineTemplate:
@@ -96,7 +105,7 @@ class LineTemplate:
         self._format = _record_code(layout, ranks, "32x", iso=iso)
         self._mixed_format = _record_code(layout, ranks, "32s", iso=iso)
         self._structs: dict[tuple[str, int], struct.Struct] = {}
-        self._units: dict[tuple[bytes | None, tuple[str, str]], tuple[bytes, bytes]] = {}
+        self._units: dict[tuple[bytes | None, tuple[str, str]], bytes] = {}
         self._texts = _Texts()
 
     @classmethod
@@ -108,7 +117,7 @@ class LineTemplate:
             source: the expression of a complete record.
             names: the values of the names in the source.
         """
-        parser = _Parser(names)
+        parser = _Parser(layout, names)
         parts = parser.parts(source)
         if parts is None:
             return None
@@ -165,27 +174,31 @@ class LineTemplate:
                 words[0::step] = words[_TIME_WORD::step]
             words[_TIME_WORD::step] = memoryview(digits).cast("Q")
         if alternate:
-            unit, block = self._unit(None, around, contexts)
-            rows = self._rows(self._mixed_format, words, count)
             self._texts.contexts = contexts
-            arrange = partial(self._arranged, keys=True) if self._columns else self._with_texts
-            rows = map(arrange, rows)
+            arrange: Callable[[Any], tuple[Any, ...]] | None = (
+                partial(self._arranged, keys=True) if self._columns else self._with_texts
+            )
         else:
-            unit, block = self._unit(records[_KEY], around, contexts)
-            rows = self._rows(self._format, words, count)
-            if self._columns:
-                rows = map(partial(self._arranged, keys=False), rows)
-        pieces = [block % row for row in itertools.islice(rows, count // _BLOCK)]
-        pieces += [unit * (count % _BLOCK) % row for row in rows]
+            arrange = partial(self._arranged, keys=False) if self._columns else None
+        unit = self._unit(None if alternate else records[_KEY], around, contexts)
+        code = self._mixed_format if alternate else self._format
+        pieces: list[bytes] = []
+        for number, rows in self._blocks(code, words, count):
+            block = unit * number
+            pieces += [block % row for row in (map(arrange, rows) if arrange else rows)]
         return Lines(pieces, count)
 
-    def _rows(self, code: str, words: memoryview, count: int) -> Iterator[tuple[Any, ...]]:
-        # The values of blocks of records, and those of the rest.
-        end = count // _BLOCK * _BLOCK * self._words
-        if end:
-            yield from self._struct(code, _BLOCK).iter_unpack(words[:end])
-        if count % _BLOCK:
-            yield self._struct(code, count % _BLOCK).unpack(words[end:])
+    def _blocks(
+        self, code: str, words: memoryview, count: int
+    ) -> Iterator[tuple[int, Iterable[tuple[Any, ...]]]]:
+        # The number of records in a block, and the values of each block of so many.
+        begin = 0
+        for number in (*_BLOCKS, count % _BLOCKS[-1]):
+            end = begin + (count - begin) // number * number if number else begin
+            if end > begin:
+                found = words[begin * self._words : end * self._words]
+                yield number, self._struct(code, number).iter_unpack(found)
+            begin = end
 
     def _with_texts(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         # The row of a block with the texts of contexts in place of their keys.
@@ -213,14 +226,14 @@ class LineTemplate:
 
     def _unit(
         self, key: bytes | None, around: tuple[str, str], contexts: Mapping[bytes, Any]
-    ) -> tuple[bytes, bytes]:
-        # The template of one line, and of a block; without a key, the context is a value.
+    ) -> bytes:
+        # The template of one line; without a key, the context is a value.
         found = self._units.get((key, around))
         if found is None:
             if len(self._units) >= _UNITS:
                 self._units.clear()
-            unit = b"".join(self._piece(part, key, around, contexts) for part in self._parts)
-            found = self._units[key, around] = unit, unit * _BLOCK
+            parts = (self._piece(part, key, around, contexts) for part in self._parts)
+            found = self._units[key, around] = b"".join(parts)
         return found
 
     def _piece(
@@ -266,21 +279,31 @@ class _Texts:
         return find
 
 
-class _Parser:
+class _Parser(ast.NodeTransformer):
     # Reads the f-string of a formatter.
-    def __init__(self, names: Mapping[str, Any]) -> None:
+    def __init__(self, layout: RecordLayout, names: Mapping[str, Any]) -> None:
+        self._layout = layout
         self._names = names
         self.clock: WallClock | None = None
         self.iso = False
         self.checks = False  # whether the bitmap of unreadable values matters
 
     def parts(self, source: str) -> list[_Part] | None:
-        body = ast.parse(source, mode="eval").body
+        body = self.visit(ast.parse(source, mode="eval").body)
         if not isinstance(body, ast.JoinedStr):
             return None
         parts = [self._part(value) for value in body.values]
         known = [part for part in parts if part is not None]
         return known if len(known) == len(parts) else None
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        # Every value was read; else, there are no lines of blocks.
+        self.generic_visit(node)
+        match node.test:
+            case ast.BinOp(left=ast.Name(id="bitmap"), op=ast.BitAnd()):
+                self.checks = True
+                return node.orelse
+        return node
 
     def _part(self, value: ast.expr) -> _Part | None:
         match value:
@@ -288,13 +311,12 @@ class _Parser:
                 return _Part(-1, _escaped(text))
             case ast.FormattedValue(value=shown, conversion=-1, format_spec=None):
                 return self._shown(shown)
+            case ast.FormattedValue(conversion=-1):
+                return self._made(ast.JoinedStr([value]))
         return None
 
     def _shown(self, shown: ast.expr) -> _Part | None:
         match shown:
-            case ast.IfExp(test=ast.BinOp(left=ast.Name(id="bitmap"), op=ast.BitAnd())):
-                self.checks = True
-                return self._shown(shown.orelse)
             case ast.Name(id="time"):
                 return _Part(_TIME)
             case ast.Name(id=name) if name.startswith("value"):
@@ -315,7 +337,11 @@ class _Parser:
         used: dict[str, None] = {}
         for node in ast.walk(shown):
             match node:
-                case ast.Call(func=ast.Name(id=name)) if name in _FUNCTIONS:
+                case ast.Call(func=ast.Name(id=name)) if self._is_known(name):
+                    pass
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="hex"), args=[]):
+                    pass  # of bytes
+                case ast.Attribute(value=ast.Name(id=name), attr="hex" | "memory"):
                     pass
                 case ast.Call() | ast.Attribute() | ast.Lambda():
                     return None
@@ -323,17 +349,38 @@ class _Parser:
                     used[name] = None
                 case ast.Name(id="time" | "key" | "contexts" | "bitmap"):
                     return None
-        if not used:
-            return None
-        names = ", ".join(used)
+        return _Part(_MADE, names=(*used,), make=self._maker(shown, (*used,))) if used else None
+
+    def _is_known(self, name: str) -> bool:
+        # Whether a function returns text without a newline, the same for the same values.
+        function = self._names.get(name)
+        names = isinstance(getattr(function, "__self__", None), ValueNames)
+        return names or name in _FUNCTIONS or getattr(function, "pure", False)
+
+    def _maker(self, shown: ast.expr, used: tuple[str, ...]) -> Callable[..., Iterable[bytes]]:
+        # Returns what makes the bytes of columns of values.
+        kept, made = True, _encoding(shown)
         match shown:
             case ast.IfExp(test=test, body=body, orelse=ast.Constant(value="")):
+                kept = any(
+                    isinstance(one, ast.Constant) and one.value is True for one in ast.walk(test)
+                )
                 made = f"{_encoding(body)} if {ast.unparse(test)} else b''"
-            case _:
-                made = _encoding(shown)
-        source = f"lambda {names}: [{made} for {names}, in zip({names})]"
+        names = ", ".join(used)
+        rows = f"{names} in zip({names})" if len(used) > 1 else f"{names} in {names}"
+        source = f"lambda {names}: [{made} for {rows}]"
+        function: Callable[..., list[bytes]]
         function = eval(source, dict(self._names))  # noqa: S307 - the formatter's own source
-        return _Part(_MADE, names=(*used,), make=function)
+        columns = [
+            self._layout.fields[int(name.removeprefix("value"))].column
+            for name in used
+            if name.startswith("value")
+        ]
+        # 0.0 and -0.0 are equal, and NaN equals nothing.
+        if not kept or any(isinstance(column, FloatColumn) for column in columns):
+            return function
+        one = eval(f"lambda {names}: {made}", dict(self._names))  # noqa: S307 - as above
+        return ValueMemory(one, function, sum(column.size for column in columns)).of
 
     def _time(self, function: Callable[[int], str]) -> _Part | None:
         clock = getattr(function, "__self__", None)
@@ -380,7 +427,7 @@ def _name(rank: int) -> str:
 def _turns(times: memoryview, count: int, clock: WallClock) -> list[int]:
     # The first time of each tenth of a second among times that grow; none if these are many.
     starts = [0]
-    while len(starts) <= 1 + count // _BLOCK:
+    while len(starts) <= 1 + count // _TURN:
         begin, *_ = clock.tenth(times[starts[-1]], iso=False)
         end = bisect_left(times, begin + TENTH, starts[-1])
         if end == count:

@@ -236,6 +236,7 @@ class StructJsonFormatter(StructValueFormatter):
     """A formatter of structures as JSON, with their address."""
 
     text = True
+    pure = True  # the same text for the same bytes, on one line
 
     def __call__(self, prefix: int, value: bytes) -> str:
         """Return the JSON text for one record."""
