@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -273,6 +274,13 @@ class ExpressionMaker:
                         f"strcontains({one.text}, {two.text})",
                         "bool",
                         lambda s: two.value(s) in one.value(s),
+                    )
+                if self.random.random() < 0.3:
+                    glob = self.random.choice(("*", "a*", "?*x*", "[a-s]*[!a]", "*ext", "x y"))
+                    return Expression(
+                        f'globmatch({one.text}, "{glob}")',
+                        "bool",
+                        lambda s: fnmatchcase(one.value(s), glob),
                     )
                 part = self.random.choice(("a", "xt", "long", ""))
                 return Expression(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import gc
 import os
 import re
@@ -163,7 +164,36 @@ def test_what_functions_return(run: Run, name: str) -> None:
     assert run(f"BEGIN {{ {body} exit(); }}") == printed
 
 
+# Patterns, and texts that some of them match. fnmatch has the same rules but the empty class.
+_GLOBS = (
+    *("", "*", "**", "?", "a", "a*", "*a", "*.c", "a?c", "*b*d", "[a-c]?", "[!a-c]*", "[]a]b"),
+    *("*[0-9]", "[a-]*", "*é", "a" * 63, f"*{'?' * 63}", "x*[!x]*x", "[!a]"),
+)
+_TEXTS = ("", "a", "abc", "main.c", "abbdd", "z1", "]b", "-x", "caf\xe9", "a" * 63, "xxax", "xxxx")
+
+
+def test_patterns_that_match(run: Run) -> None:
+    cases = [(text, pattern) for text in _TEXTS for pattern in _GLOBS]
+    body = " ".join(f'print(globmatch("{text}", "{pattern}"));' for text, pattern in cases)
+    printed = run(f"config = {{ on_stack_limit = 0 }} BEGIN {{ {body} exit(); }}").splitlines()
+    wanted = [fnmatch.fnmatchcase(text, pattern) for text, pattern in cases]
+    found = dict(zip(cases, printed, strict=True))
+    assert found == {case: str(one).lower() for case, one in zip(cases, wanted, strict=True)}
+    assert True in wanted
+    assert False in wanted
+
+
+def test_a_pattern_for_a_text_of_the_kernel(run: Run) -> None:
+    text = 'print((globmatch(comm, "*"), globmatch(comm, "?*"), globmatch(comm, "*/*")));'
+    assert run(f"BEGIN {{ {text} exit(); }}") == "(true, true, false)\n"
+
+
 _REFUSED = {
+    'print(globmatch("a", comm));': "the pattern of globmatch(): expected a constant string",
+    'print(globmatch("a", "[a"));': "the pattern of globmatch(): a class has no ']' at its end",
+    'print(globmatch("a", "[b-a]"));': "the pattern of globmatch(): the range b-a is empty",
+    f'print(globmatch("a", "{"a" * 64}"));': "globmatch(): a pattern has 63 characters at most",
+    'print(globmatch(1, "a"));': "globmatch() takes a string, not int8",
     'static_assert(1 == 2, "one is not two");': "one is not two",
     'fail("%s: %d", "found", $# + 2);': "found: 2",
     'if ($# == 0) { fail("no"); }': ":1:24: no",

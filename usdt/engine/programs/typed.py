@@ -174,11 +174,12 @@ class TextLength:
 
 @frozen
 class FindText:
-    """1 if a string has another in it, else 0; ``position``: where, else -1."""
+    """1 if a string has another in it, or if a ``glob`` matches; ``position``: where, or -1."""
 
     text: Bytes
     part: bytes | Bytes
     position: bool = False
+    glob: bool = False
 
 
 @frozen

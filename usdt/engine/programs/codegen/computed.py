@@ -66,6 +66,10 @@ def emit_computed(
             _stack_depth(emitter, stack)
         case TextLength():
             emit_text_length(emitter, what)
+        case FindText(glob=True):
+            from usdt.engine.programs.codegen.globs import emit_match  # noqa: PLC0415 - of few
+
+            emit_match(emitter, what)
         case FindText():
             emit_find_text(emitter, what)
         case Delete():

@@ -31,7 +31,7 @@ __all__ = ("check_kernel",)
 # (07343110b293), bpf_d_path() (6e22ab9da793).
 _SINCE: dict[type, tuple[str, tuple[int, int]]] = {
     Loop: ("a loop in a program", (5, 17)),
-    FindText: ("strcontains() or strstr()", (5, 17)),
+    FindText: ("strcontains(), strstr() or globmatch()", (5, 17)),
     ForMap: ("for over a map", (5, 13)),
     MapLength: ("len() of a map", (5, 13)),
     PathText: ("path()", (5, 10)),

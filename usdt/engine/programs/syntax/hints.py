@@ -29,8 +29,20 @@ _VALUES = (
 )
 _FUNCTIONS = frozenset(
     (
-        *("bswap", "buf", "cgroup_path", "cgroupid", "has_key", "kaddr", "kptr", "ksym", "kstack"),
-        *("len", "macaddr", "memcmp", "nsecs", "ntop", "pton", "reg", "str", "strcontains"),
+        *("bswap", "buf", "cgroup_path", "cgroupid", "globmatch", "has_key", "kaddr", "kptr"),
+        *(
+            "ksym",
+            "kstack",
+            "len",
+            "macaddr",
+            "memcmp",
+            "nsecs",
+            "ntop",
+            "pton",
+            "reg",
+            "str",
+            "strcontains",
+        ),
         *("strerror", "strftime", "strlen", "strncmp", "strstr", "uaddr", "uptr", "ustack"),
         *("username", "usym"),
     )

@@ -128,6 +128,18 @@ class TextFunctions(FunctionChecker):
         looked_for = wanted.text.split(b"\0")[0] if isinstance(wanted, Text) else wanted
         return self.step(FindText(within, looked_for), BOOLEAN)
 
+    def _call_globmatch(self, node: tree.Call) -> Scalar:
+        from usdt.engine.programs.codegen.globs import parse_glob  # noqa: PLC0415 - of few programs
+
+        text, pattern = self.arguments(node, 2, 2)
+        within = self.text_at(text, "globmatch()")
+        wanted = self.text(pattern, "the pattern of globmatch()").split(b"\0")[0]
+        try:
+            parse_glob(wanted)
+        except ValueError as err:
+            raise self.error(pattern, f"the pattern of globmatch(): {err}") from err
+        return self.step(FindText(within, wanted, glob=True), BOOLEAN)
+
     def _call_str_concat(self, node: tree.Call) -> Value:
         first, second = (self.text_at(one, "str_concat()") for one in self.arguments(node, 2, 2))
         if isinstance(first, Text) and isinstance(second, Text):
