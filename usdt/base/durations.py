@@ -10,7 +10,7 @@ __all__ = ("UNITS", "duration_text", "nanoseconds")
 UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 
 _DURATION = r"([0-9]{1,20})(?:\.([0-9]{1,20}))?(ns|us|ms|s|m)"  # compiled when it is first used
-_DIGITS = 3  # digits that a text has at least
+_LARGE = (("s", 10**9), ("ms", 10**6), ("us", 1000))
 
 
 def nanoseconds(text: str) -> int | None:
@@ -30,13 +30,12 @@ def duration_text(duration: int) -> str:
 
     Minutes and more are seconds: ``754s``.
     """
-    unit, size = next(
-        (unit for unit in (("s", 10**9), ("ms", 10**6), ("us", 1000)) if duration >= unit[1]),
-        ("ns", 1),
-    )
-    digits = max(0, _DIGITS - len(str(duration // size))) if size > 1 else 0
-    scaled = duration * 10**digits // size
-    if not digits:
-        return f"{scaled}{unit}"
-    text = f"{scaled:0{digits + 1}}"
-    return f"{text[:-digits]}.{text[-digits:]}{unit}"
+    for unit, size in _LARGE:
+        if duration >= size:
+            whole = duration // size
+            if whole >= 100:
+                return f"{whole}{unit}"
+            if whole >= 10:
+                return f"{whole}.{duration * 10 // size % 10}{unit}"
+            return f"{whole}.{duration * 100 // size % 100:02}{unit}"
+    return f"{duration}ns"

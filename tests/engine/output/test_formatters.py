@@ -16,6 +16,7 @@ from planning import argument, plan
 from usdt.arch.locations import Unreadable
 from usdt.base.terminal.look import COLOURED, PLAIN
 from usdt.engine.output.decode import Decoder
+from usdt.engine.output.formatters import formatter as formatting
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.formatters.formatter import Formatter, escape
 from usdt.engine.output.formatters.json import JsonFormatter
@@ -50,6 +51,15 @@ _ACTIVE = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u
 )
 def test_escape(text: str, shown: str) -> None:
     assert escape(text) == shown
+
+
+def test_few_characters_are_kept() -> None:
+    text = "".join(map(chr, range(32, 20_000)))
+    alone = "".join(
+        character if character.isprintable() else escape(character) for character in text
+    )
+    assert escape(text) == escape(text) == alone
+    assert len(formatting._ESCAPED) <= 4096
 
 
 @given(st.text(st.characters(codec=None)))  # surrogates as well

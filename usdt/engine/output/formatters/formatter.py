@@ -49,6 +49,8 @@ EventValue: TypeAlias = int | float | str | list[Any] | dict[str, Any] | Frame |
 
 T = TypeVar("T")
 
+_CHARACTERS = 4096  # that are kept as they are shown
+
 
 class Event(NamedTuple):
     """One hit of a probe.
@@ -230,7 +232,17 @@ def escape(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escape_one(c) for c in text)
+    return "".join(map(_ESCAPED.__getitem__, text))
+
+
+class _Escaped(dict[str, str]):
+    # Characters as escape() shows them. Some are kept, which is faster than to ask each again.
+    def __missing__(self, character: str) -> str:
+        if len(self) >= _CHARACTERS:
+            self.clear()
+        shown = character if character.isprintable() else _escape_one(character)
+        self[character] = shown
+        return shown
 
 
 def _escape_one(character: str) -> str:
@@ -243,6 +255,9 @@ def _escape_one(character: str) -> str:
     if number < 128:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+
+
+_ESCAPED = _Escaped()
 
 
 def piece(text: str) -> str:
