@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.aggregates import Aggregate, Histogram
     from usdt.engine.api.events import Events
     from usdt.engine.api.programs import ProgramMaps, RunningProgram, run
-    from usdt.engine.output.formatters.formatter import Event, EventValue, Span
+    from usdt.engine.output.formatters.event_records import Event, EventValue, Span
     from usdt.engine.programs.output.objects import ProgramEvent
 
 __version__ = VERSION
@@ -90,7 +90,7 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.api.aggregates": ("Aggregate", "Histogram"),
         "usdt.engine.api.events": ("Events",),
         "usdt.engine.api.programs": ("ProgramMaps", "RunningProgram", "run"),
-        "usdt.engine.output.formatters.formatter": ("Event", "EventValue", "Span"),
+        "usdt.engine.output.formatters.event_records": ("Event", "EventValue", "Span"),
         "usdt.engine.programs.output.objects": ("ProgramEvent",),
     },
 )

@@ -16,8 +16,9 @@ from usdt.base.errors import LanguageError
 from usdt.btf.files import KERNEL
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.ir import Number, Unavailable
-from usdt.engine.compiler.resolve import Scope, resolve
+from usdt.engine.compiler.resolve.expressions import resolve
 from usdt.engine.compiler.resolve.tasks import TASK_BUILTINS
+from usdt.engine.compiler.scope import Scope
 from usdt.engine.language import BUILTINS, FUNCTIONS, parse_expression, parse_probe
 from usdt.engine.language.tree import PRECEDENCE
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.events import Events
     from usdt.engine.api.programs import ProgramMaps, RunningProgram, run
     from usdt.engine.api.sessions import Session
-    from usdt.engine.output.formatters.formatter import Event, EventValue, Span
+    from usdt.engine.output.formatters.event_records import Event, EventValue, Span
     from usdt.engine.output.truncated import (
         TruncatedDict,
         TruncatedHex,
@@ -120,7 +120,7 @@ __getattr__, __dir__ = lazy_exports(
         "usdt.engine.api.events": ("Events",),
         "usdt.engine.api.programs": ("ProgramMaps", "RunningProgram", "run"),
         "usdt.engine.api.sessions": ("Session",),
-        "usdt.engine.output.formatters.formatter": ("Event", "EventValue", "Span"),
+        "usdt.engine.output.formatters.event_records": ("Event", "EventValue", "Span"),
         "usdt.engine.output.truncated": (
             *("TruncatedDict", "TruncatedHex", "TruncatedInt", "TruncatedList", "TruncatedStr"),
         ),

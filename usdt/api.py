@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.attach import CgroupOptions
     from usdt.engine.api.events import Events
     from usdt.engine.compiler.limits import UnwindMethod
-    from usdt.engine.output.formatters.formatter import Event, Span
+    from usdt.engine.output.formatters.event_records import Event, Span
     from usdt.probes.probe import Probe
 
 __all__ = ("attach", "list_probes", "spans")

@@ -23,7 +23,7 @@ from usdt.base.text import plural
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from usdt.engine.output.formatters.formatter import Event
+    from usdt.engine.output.formatters.event_records import Event
 
 __all__ = ("Hits", "traced")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.aggregate.session import Row
     from usdt.engine.aggregate.spec import Aggregation
-    from usdt.engine.output.formatters.formatter import Event
+    from usdt.engine.output.formatters.event_records import Event
     from usdt.engine.runtime.session import Lost
 
 __all__ = (

@@ -27,7 +27,8 @@ from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.codegen.ring_writes import EVENTS
 from usdt.engine.compiler.ir import Number, Unavailable
 from usdt.engine.compiler.plan import make_plan
-from usdt.engine.compiler.resolve import Scope, resolve
+from usdt.engine.compiler.resolve.expressions import resolve
+from usdt.engine.compiler.scope import Scope
 from usdt.engine.language import parse_expression, parse_probe
 from usdt.probes.matching import matching
 from usdt.probes.probe import read_probes

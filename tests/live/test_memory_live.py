@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from usdt.engine.output.formatters.formatter import Event
+    from usdt.engine.output.formatters.event_records import Event
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 

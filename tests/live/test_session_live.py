@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from fixtures import Fixture
 
-    from usdt.engine.output.formatters.formatter import Event
+    from usdt.engine.output.formatters.event_records import Event
 
 pytestmark = pytest.mark.usefixtures("ringbuf")
 

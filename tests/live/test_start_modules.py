@@ -30,10 +30,16 @@ UNUSED = (
     "usdt.elf.symbol_table",
     "usdt.elf.symbol_tables",
     "usdt.engine.aggregate",
+    "usdt.engine.cli.aggregate_options",
+    "usdt.engine.cli.completion.values",
+    "usdt.engine.compiler.codegen.entry_state",
     "usdt.engine.compiler.codegen.expressions.arithmetic",
     "usdt.engine.compiler.codegen.expressions.strings",
+    "usdt.engine.compiler.entry_return",
+    "usdt.engine.language.render",
     "usdt.engine.output.cgroup_names",
     "usdt.engine.output.formatters.event",
+    "usdt.engine.output.formatters.event_records",
     "usdt.engine.output.formatters.json",
     "usdt.engine.output.socket_addresses",
     "usdt.engine.output.streams.header",
@@ -45,8 +51,14 @@ UNUSED = (
     "kprobe",
 )
 # Without uprobe_multi, many sites may be an event of tracefs.
-UNUSED_NOW = ("pathlib", "usdt.bpf.kprobes", "usdt.tracefs.uprobe_event")
-UNUSED_WITHOUT_ITEMS = ("usdt.targets.search.target_files", "zlib")
+UNUSED_NOW = ("pathlib", "usdt.bpf.kprobes", "usdt.bpf.objects", "usdt.tracefs.uprobe_event")
+UNUSED_WITHOUT_ITEMS = (
+    "usdt.elf.dynamic",
+    "usdt.engine.compiler.constant_folding",
+    "usdt.engine.compiler.resolve.expressions",
+    "usdt.targets.search.target_files",
+    "zlib",
+)
 
 
 def loaded_by(*words: str) -> set[str]:

@@ -36,7 +36,6 @@ from usdt.bpf._uapi import (
     ioctl_number,
 )
 from usdt.bpf.capabilities import privilege_hint, uprobe_event_hint
-from usdt.bpf.objects import object_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -114,6 +113,8 @@ class Link(Closeable):
         0 where the kernel does not count them: before Linux 6.7 (commits e2b2cd592adf and
         3acf8ace6823), and for perf events without a link.
         """
+        from usdt.bpf.objects import object_info  # noqa: PLC0415 - rarely needed
+
         try:
             kind, perf, multi, single = _INFO.unpack(object_info(self.fd, _INFO.size))
         except SyscallError:  # a perf event, which has no link; kernels before 5.8

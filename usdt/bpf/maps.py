@@ -13,7 +13,6 @@ from usdt.base.errors import NotSupported, SyscallError, TargetError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf, bpf_attribute, prlimit_memlock
 from usdt.bpf._uapi import ENOTSUPP, Command, MapType
-from usdt.bpf.objects import dup_fd, object_info, open_pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -112,6 +111,8 @@ class Map(Closeable):
         Raises:
             TargetError: it is not a descriptor of a map, or the map's type is unknown here.
         """
+        from usdt.bpf.objects import dup_fd  # noqa: PLC0415 - rarely needed
+
         return cls._from(dup_fd(number, "map"))
 
     @classmethod
@@ -121,11 +122,15 @@ class Map(Closeable):
         Raises:
             TargetError: nothing is pinned there, or not a map.
         """
+        from usdt.bpf.objects import open_pin  # noqa: PLC0415 - rarely needed
+
         return cls._from(open_pin(path, "map"))
 
     @classmethod
     def _from(cls, fd: FD) -> Self:
         try:
+            from usdt.bpf.objects import object_info  # noqa: PLC0415 - rarely needed
+
             return cls(_described(object_info(fd, _INFO.size)), fd)
         except BaseException:
             fd.close()
@@ -134,6 +139,8 @@ class Map(Closeable):
     @property
     def id(self) -> int:
         """The map's ID, as bpftool shows it."""
+        from usdt.bpf.objects import object_info  # noqa: PLC0415 - rarely needed
+
         return int(_INFO.unpack(object_info(self.fd, _INFO.size))[1])
 
     @property

@@ -15,7 +15,6 @@ from usdt.base.frozen import frozen
 from usdt.bpf._syscall import bpf
 from usdt.bpf._uapi import ENOTSUPP, AttachType, Command, ProgType
 from usdt.bpf.maps import Map, raise_memlock
-from usdt.bpf.objects import dup_fd, object_info, open_pin
 
 if TYPE_CHECKING:
     import os
@@ -182,6 +181,8 @@ class Program(Closeable):
         Raises:
             TargetError: it is not a descriptor of a program.
         """
+        from usdt.bpf.objects import dup_fd  # noqa: PLC0415 - rarely needed
+
         return cls(dup_fd(number, "program"))
 
     @classmethod
@@ -191,6 +192,8 @@ class Program(Closeable):
         Raises:
             TargetError: nothing is pinned there, or not a program.
         """
+        from usdt.bpf.objects import open_pin  # noqa: PLC0415 - rarely needed
+
         return cls(open_pin(path, "program"))
 
     def run(self) -> None:
@@ -208,6 +211,8 @@ class Program(Closeable):
         Raises:
             SyscallError: the kernel does not tell.
         """
+        from usdt.bpf.objects import object_info  # noqa: PLC0415 - rarely needed
+
         nanoseconds, count = _COST.unpack(object_info(self.fd, _COST.size))
         return int(nanoseconds), int(count)
 
@@ -217,6 +222,8 @@ class Program(Closeable):
         0 where the kernel does not count it: before Linux 5.12 (commit 9ed9e9ba2337), of kprobes
         before 6.7.
         """
+        from usdt.bpf.objects import object_info  # noqa: PLC0415 - rarely needed
+
         try:
             (missed,) = _INFO.unpack(object_info(self.fd, _INFO.size))
         except SyscallError:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.text import encoded
-from usdt.elf.dynamic import Dynamic, parse_dynamic
 from usdt.elf.file_bytes import FileBytes, OpenFile
 from usdt.elf.format import (
     EI_NIDENT,
@@ -44,6 +43,8 @@ from usdt.elf.format import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from usdt.elf.dynamic import Dynamic
 
 
 __all__ = ("MAX_CONTENTS", "ElfFile", "Section", "Segment")
@@ -254,6 +255,8 @@ class ElfFile:
     @functools.cached_property
     def dynamic(self) -> Dynamic:
         """The information that the loader reads."""
+        from usdt.elf.dynamic import parse_dynamic  # noqa: PLC0415 - for names of libraries
+
         return parse_dynamic(FileBytes(self._file, 0, self.size), self.path)
 
     def bytes_at(self, offset: int, size: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError
 from usdt.base.frozen import frozen
@@ -194,7 +194,8 @@ def decode_header(start: bytes, name: str) -> ElfHeader:
     return ElfHeader(bits, byteorder, kind, machine, phoff, shoff, *counts)
 
 
-class HeaderTable(NamedTuple):
+@frozen
+class HeaderTable:
     """Where the ELF header says that a table of headers is; ``what`` is "section" or "program"."""
 
     what: str
@@ -215,7 +216,7 @@ def check_table(table: HeaderTable, structure: struct.Struct, size: int, name: s
     Raises:
         ElfError: it is not, or has entries of another size, or more than real files have.
     """
-    what, offset, count, entry_size = table
+    what, offset, count, entry_size = table.what, table.offset, table.entries, table.entry_size
     if entry_size != structure.size:
         raise ElfError(
             f"{name}: damaged ELF header: {what} headers of {entry_size} bytes,"

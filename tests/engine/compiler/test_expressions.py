@@ -21,7 +21,8 @@ from usdt.engine.compiler.arguments import Argument
 from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.program import generate
 from usdt.engine.compiler.ir import Number, Unavailable, wrap
-from usdt.engine.compiler.resolve import Scope, resolve
+from usdt.engine.compiler.resolve.expressions import resolve
+from usdt.engine.compiler.scope import Scope
 from usdt.engine.language import parse_expression
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters.event import EventFormatter

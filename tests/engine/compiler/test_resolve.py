@@ -34,7 +34,8 @@ from usdt.engine.compiler.ir import (
     StringMatches,
     Unavailable,
 )
-from usdt.engine.compiler.resolve import INTEGER_BUILTINS, Scope, resolve
+from usdt.engine.compiler.resolve.expressions import resolve
+from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
 from usdt.engine.language import parse_expression
 
 if TYPE_CHECKING:
@@ -48,14 +49,13 @@ _PROMOTED = {name: kind if kind.size >= 4 else S32 for name, kind in INTEGERS.it
 
 def node(text: str, declared: int = len(EVERY_TYPE)) -> Node:
     """The resolved expression, over the arguments of planning.EVERY_TYPE."""
-    item = parse_expression(text)
-    return resolve(item.expression, Scope(text, "p:q", _ARGUMENTS, declared))
+    scope = Scope(text, "p:q", _ARGUMENTS, declared)
+    return resolve(parse_expression(text).expression, scope)
 
 
 def fetched(index: int) -> ArgumentValue:
     """An argument as it comes."""
-    item = EVERY_TYPE[index]
-    return ArgumentValue(item.fetch, item.type)
+    return ArgumentValue(EVERY_TYPE[index].fetch, EVERY_TYPE[index].type)
 
 
 _PAIRS = [*itertools.product(enumerate(INTEGERS), repeat=2)]

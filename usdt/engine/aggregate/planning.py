@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from usdt.arch.context_registers import ContextRegisters
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.compiler.resolve import TypeProvider
+    from usdt.engine.compiler.scope import TypeProvider
     from usdt.engine.language.tree import Item, ProbeText
 
 __all__ = ("AggregatePlanner", "ResultColumns", "Source")

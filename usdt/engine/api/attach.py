@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import ProbeKind, ProbeText
-    from usdt.engine.output.formatters.formatter import Event
+    from usdt.engine.output.formatters.event_records import Event
     from usdt.engine.output.stacks import UserSymbols
     from usdt.engine.run.attach import AttachedProbes
     from usdt.engine.runtime.session import BpfSession

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from usdt.engine.api.attach import StackNames
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
     from usdt.engine.language.tree import ProbeText
-    from usdt.engine.output.formatters.formatter import Event, FieldSource
+    from usdt.engine.output.formatters.event_records import Event
+    from usdt.engine.output.formatters.formatter import FieldSource
     from usdt.engine.output.stacks import StackResolver
     from usdt.engine.run.attach import AttachedProbes
     from usdt.engine.run.options import TargetOptions, TraceOptions

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.events import Events
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.formatters.formatter import Event
+    from usdt.engine.output.formatters.event_records import Event
 
 __all__ = ("Session",)
 

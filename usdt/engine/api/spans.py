@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from usdt.engine.api.attach import StackNames
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.engine.language.tree import ProbeKind
-    from usdt.engine.output.formatters.formatter import Span
+    from usdt.engine.output.formatters.event_records import Span
     from usdt.engine.run.options import TargetOptions, TraceOptions
     from usdt.engine.spans.spec import SpanSpec
 

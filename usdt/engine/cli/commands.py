@@ -12,6 +12,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from click.shell_completion import CompletionItem
+
     from usdt.engine.cli.options import Decorator
     from usdt.engine.language.tree import ProbeKind
 
@@ -99,7 +101,6 @@ def _run(name: str, kind: ProbeKind, values: dict[str, Any]) -> int:
 
 def _options(name: str) -> Decorator:
     # Adds the arguments and options of a command, in the order of its help.
-    from usdt.engine.cli import aggregate_options as more  # noqa: PLC0415 - not for the group
     from usdt.engine.cli import options, target_options  # noqa: PLC0415 - not for the group
 
     targets = target_options.target_options
@@ -108,6 +109,8 @@ def _options(name: str) -> Decorator:
         return options.combined(_probes("PROBE..."), targets, options.trace_options, attach)
     if name == "spans":
         return _span_options()
+    from usdt.engine.cli import aggregate_options as more  # noqa: PLC0415 - for results
+
     interval = more.interval_option("Print results and reset them after each interval.")
     stop = options.stop_options("Stop after N events; with -i, after N intervals.")
     own: tuple[Decorator, ...]
@@ -179,19 +182,24 @@ def _span_options() -> Decorator:
     )
 
 
-def _probes(metavar: str) -> Decorator:
-    from usdt.engine.cli.completion.values import complete_probes  # noqa: PLC0415 - as above
+def _complete_probes(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from usdt.engine.cli.completion.values import complete_probes  # noqa: PLC0415 - for shells
 
+    return complete_probes(context, parameter, incomplete)
+
+
+def _probes(metavar: str) -> Decorator:
     return click.argument(
-        "probes", metavar=metavar, nargs=-1, required=True, shell_complete=complete_probes
+        "probes", metavar=metavar, nargs=-1, required=True, shell_complete=_complete_probes
     )
 
 
 def _start_and_end() -> Decorator:
-    from usdt.engine.cli.completion.values import complete_probes  # noqa: PLC0415 - as above
     from usdt.engine.cli.options import combined  # noqa: PLC0415 - as above
 
     return combined(
-        click.argument("start", metavar="START", shell_complete=complete_probes),
-        click.argument("end", metavar="[END]", required=False, shell_complete=complete_probes),
+        click.argument("start", metavar="START", shell_complete=_complete_probes),
+        click.argument("end", metavar="[END]", required=False, shell_complete=_complete_probes),
     )

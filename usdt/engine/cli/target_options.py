@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from usdt.engine.cli.completion.values import complete_processes
 from usdt.engine.cli.options import combined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from click.shell_completion import CompletionItem
 
     from usdt.engine.cli.options import Decorator
 
@@ -35,8 +36,16 @@ def _pids(text: str, read: Callable[..., tuple[int, ...]] | None = None) -> Deco
         metavar="PID",
         help=text,
         callback=read or _processes,
-        shell_complete=complete_processes,
+        shell_complete=_complete_processes,
     )
+
+
+def _complete_processes(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from usdt.engine.cli.completion.values import complete_processes  # noqa: PLC0415 - for shells
+
+    return complete_processes(context, parameter, incomplete)
 
 
 def _processes(_context: object, _option: object, given: Sequence[str]) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ from usdt.arch.locations import (
 from usdt.base.frozen import frozen, replace
 from usdt.cgroups.labels import CgroupName
 from usdt.engine.compiler.arguments import Display
-from usdt.engine.compiler.constant_folding import fold
 from usdt.engine.compiler.ir import (
     U32,
     U64,
@@ -58,14 +57,7 @@ from usdt.engine.compiler.record.columns import (
     UnavailableColumn,
     stack_column,
 )
-from usdt.engine.compiler.resolve import (
-    Resolver,
-    Scope,
-    address_of_lvalue,
-    argument_of,
-    resolve,
-    resolve_caller,
-)
+from usdt.engine.compiler.resolve.names import argument_of, resolve_caller
 from usdt.engine.compiler.value_names import Enumerators, ValueNames
 from usdt.engine.language.tree import (
     MAX_FRAMES,
@@ -86,7 +78,7 @@ if TYPE_CHECKING:
     from usdt.arch.locations import ValueType
     from usdt.btf.values.type_snapshot import TypeSnapshot
     from usdt.engine.compiler.arguments import Argument
-    from usdt.engine.compiler.scope import DefaultFormat
+    from usdt.engine.compiler.scope import DefaultFormat, Scope
     from usdt.engine.language.tree import Expression, Item
 
 __all__ = ("Output", "argument_output", "output_of", "stack_output", "unavailable_output")
@@ -161,6 +153,8 @@ def _output(tree: Expression, key: str, scope: Scope) -> Output:
         builtin = None if tree.at_return else _BUILTINS.get(tree.name)
         if builtin is not None:
             return builtin(tree, key, scope)
+    from usdt.engine.compiler.resolve.expressions import resolve  # noqa: PLC0415 - for computed items
+
     return _typed(key, resolve(tree, scope), scope)
 
 
@@ -188,6 +182,8 @@ def _with_low_part(output: Output, argument: Argument) -> Output:
     if not isinstance(column, IntColumn):
         return output
     if node.type.size > argument.type.size:
+        from usdt.engine.compiler.constant_folding import fold  # noqa: PLC0415 - rare
+
         node = fold(Convert(node, argument.type))
         column = replace(column, type=node.type)
     return replace(output, column=replace(column, part_of=argument.part_of), node=node)
@@ -343,6 +339,8 @@ def _tagged_union(
 
 
 def _lvalue(key: str, node: LValue, shown: DefaultFormat | None, scope: Scope) -> Output:
+    from usdt.engine.compiler.resolve.operands import address_of_lvalue  # noqa: PLC0415 - as rare
+
     address = node.address
     match address:
         case ArgumentValue(fetch=AtFunctionReturn(register=Unreadable())):
@@ -414,6 +412,9 @@ def _plain(
 
 
 def _call(tree: Call, key: str, scope: Scope) -> Output:
+    from usdt.engine.compiler.constant_folding import fold  # noqa: PLC0415 - for computed items
+    from usdt.engine.compiler.resolve.expressions import Resolver  # noqa: PLC0415 - the same
+
     resolver = Resolver(scope)
     first = tree.arguments[0]
     stack = stack_of(tree)

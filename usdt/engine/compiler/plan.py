@@ -20,7 +20,7 @@ from usdt.engine.compiler.record.columns import (
     padded,
 )
 from usdt.engine.compiler.record.layout import HEADER_SIZE, RecordField, RecordLayout, SpanLayout
-from usdt.engine.compiler.resolve import Scope, resolve
+from usdt.engine.compiler.scope import Scope
 from usdt.engine.language.tree import (
     ALL_ARGUMENTS,
     Name,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.record.columns import StackCopyColumn
-    from usdt.engine.compiler.resolve import TypeProvider
+    from usdt.engine.compiler.scope import TypeProvider
     from usdt.engine.language.tree import Item
 
 __all__ = ("ProbePlan", "make_plan", "placed")
@@ -182,9 +182,7 @@ def make_plan(
         outputs = _argument_outputs(every, scope)
     else:
         outputs = _value_outputs(values, every, scope)
-    nodes = [resolve(item.expression, scope) for item in items if item.is_predicate]
-    predicates = [node for node in nodes if not (isinstance(node, Number) and node.value)]
-    predicates.sort(key=can_fail)  # cheap predicates first: those that cannot fail read no memory
+    predicates = _predicates(items, scope) if any(item.is_predicate for item in items) else []
     shown = list(outputs.values())
     shown += [stack_output(kind, scope) for kind in stacks if kind.value not in outputs]
     if len(shown) > MAX_OUTPUTS:
@@ -195,6 +193,15 @@ def make_plan(
 
 def _is_result(item: Item) -> bool:
     return isinstance(item.expression, Name) and item.expression.name == "return"
+
+
+def _predicates(items: Sequence[Item], scope: Scope) -> list[Node]:
+    from usdt.engine.compiler.resolve.expressions import resolve  # noqa: PLC0415 - few runs have one
+
+    nodes = [resolve(item.expression, scope) for item in items if item.is_predicate]
+    found = [node for node in nodes if not (isinstance(node, Number) and node.value)]
+    found.sort(key=can_fail)  # cheap predicates first: those that cannot fail read no memory
+    return found
 
 
 def _argument_outputs(arguments: Sequence[Argument], scope: Scope) -> dict[str, Output]:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from usdt.arch.locations import Address, Constant, Memory, SiteNumber
 from usdt.base.frozen import frozen, replace
-from usdt.engine.compiler.entry_return import rebuilt
 from usdt.engine.compiler.ir import ArgumentValue
 
 if TYPE_CHECKING:
@@ -132,6 +131,8 @@ class _Numbers:
     def node(self, node: Node) -> Node:
         if isinstance(node, ArgumentValue):
             return ArgumentValue(self._location(node.fetch), node.type, node.type_id)
+        from usdt.engine.compiler.entry_return import rebuilt  # noqa: PLC0415 - for many sites
+
         return rebuilt(node, self.node)
 
     def _location(self, fetch: Location) -> Location:

@@ -12,10 +12,15 @@ This package looks up no names. The compiler does that when it plans a probe.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from usdt.base.lazy_exports import lazy_exports
 from usdt.engine.language.parser import parse_expression, parse_items, parse_probe
 from usdt.engine.language.pattern import written_kind
-from usdt.engine.language.render import caret, render
 from usdt.engine.language.tree import BUILTINS, FUNCTIONS, Expression, Item, ProbeKind, ProbeText
+
+if TYPE_CHECKING:
+    from usdt.engine.language.render import caret, render
 
 __all__ = (
     "BUILTINS",
@@ -31,3 +36,6 @@ __all__ = (
     "render",
     "written_kind",
 )
+
+# For messages.
+__getattr__, __dir__ = lazy_exports(__name__, {"usdt.engine.language.render": ("caret", "render")})

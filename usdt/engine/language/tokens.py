@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import re
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from usdt.base.durations import nanoseconds
 from usdt.base.errors import LanguageError
+from usdt.base.frozen import frozen
 from usdt.base.text import printable
 
 __all__ = (
@@ -50,7 +51,8 @@ _ESCAPES = {
 }  # fmt: skip
 
 
-class Token(NamedTuple):
+@frozen
+class Token:
     """A token; ``start`` and ``end`` are columns of the text that is parsed."""
 
     kind: Literal["name", "number", "string", "character", "operator", "end"]

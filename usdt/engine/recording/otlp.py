@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.locations import Unreadable
-from usdt.engine.output.formatters.formatter import Span
+from usdt.engine.output.formatters.event_records import Span
 from usdt.engine.output.span_tree import MeasuredLine, SpanTree
 
 if TYPE_CHECKING:

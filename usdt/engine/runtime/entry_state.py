@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import SyscallError
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
-from usdt.engine.compiler.entry_return import blank_map, frame_map, place_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +51,8 @@ class EntryStateMaps:
         """
         if size in self._maps:
             return {}
+        from usdt.engine.compiler.entry_return import blank_map, frame_map, place_map  # noqa: PLC0415 - for functions
+
         entries = self.most or max(_MIN_ENTRIES, min(_MAX_ENTRIES, _MEMORY // size))
         specs = [
             MapSpec(MapType.HASH, _KEY.size, size, entries, frame_map(size)),

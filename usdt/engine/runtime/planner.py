@@ -13,13 +13,6 @@ from usdt.base.errors import LanguageError, TracingError
 from usdt.base.frozen import replace
 from usdt.engine.compiler.arguments import numbered
 from usdt.engine.compiler.codegen.model import ProgramVariant
-from usdt.engine.compiler.entry_return import (
-    EntryReturnPlans,
-    EntryReturnRole,
-    for_32bit_process,
-    places_of,
-    split_entry_return,
-)
 from usdt.engine.compiler.limits import MAX_READ
 from usdt.engine.compiler.plan import ProbePlan, make_plan
 from usdt.engine.language import parse_probe
@@ -30,7 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from usdt.engine.compiler.codegen.model import HitCondition
-    from usdt.engine.compiler.entry_return import EntryReturnMatch
+    from usdt.engine.compiler.entry_return import (
+        EntryReturnMatch,
+        EntryReturnPlans,
+        EntryReturnRole,
+    )
     from usdt.engine.compiler.record.columns import StackCopyColumn
     from usdt.engine.language.tree import ProbeText, StackKind
     from usdt.engine.runtime.attach.attach_points import AttachPoint
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_COUNTERS", "AttachPlanner", "has_result")
 
-_RETURN = parse_probe("call(return)")
 MAX_COUNTERS = 1 << 14  # maximum probes with counters of their own; all later ones share the last
 _NARROW = 4  # bytes of a word of 32-bit processes
 
@@ -173,6 +169,8 @@ class AttachPlanner:
             return
         ends = None
         if match is not None:
+            from usdt.engine.compiler.entry_return import split_entry_return  # noqa: PLC0415 - for functions
+
             ends = split_entry_return(
                 plan, mark_returns=match.mark_returns, arguments_stay=match.arguments_stay
             )
@@ -184,12 +182,19 @@ class AttachPlanner:
     def _for_word_size(self, point: AttachPoint, plan: ProbePlan) -> ProbePlan:
         pointer = None if point.call is None else point.call.pointer
         if pointer is not None and pointer.size == _NARROW and point.kernel_target is None:
+            from usdt.engine.compiler.entry_return import for_32bit_process  # noqa: PLC0415 - for functions
+
             return for_32bit_process(plan)
         return plan
 
     def _returned(self, point: AttachPoint) -> EntryReturnPlans:
         # Returns the plan of a function's return, which shows the returned value, if there is one.
-        plan = self.plan_items(_RETURN, point, len(point.arguments))
+        from usdt.engine.compiler.entry_return import (  # noqa: PLC0415 - for functions
+            EntryReturnPlans,
+            split_entry_return,
+        )
+
+        plan = self.plan_items(parse_probe("call(return)"), point, len(point.arguments))
         ends = split_entry_return(self._for_word_size(point, plan)) if _returns(point) else None
         return ends or EntryReturnPlans(
             None, replace(plan, predicates=(), outputs=(), returns=True)
@@ -239,6 +244,8 @@ class AttachPlanner:
         if variant is None:
             number, role = self._next_number(), None
             if ends is not None and ends.entry is not None and match is not None:
+                from usdt.engine.compiler.entry_return import EntryReturnRole  # noqa: PLC0415 - for functions
+
                 role = EntryReturnRole(
                     entry=False,
                     pair=number,
@@ -253,6 +260,8 @@ class AttachPlanner:
         return variant
 
     def _places(self, size: int) -> int:
+        from usdt.engine.compiler.entry_return import places_of  # noqa: PLC0415 - for functions
+
         return places_of(size) if self.atomics() else 0
 
     def _next_number(self) -> int:

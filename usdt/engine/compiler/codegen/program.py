@@ -20,12 +20,6 @@ from typing import TYPE_CHECKING
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.assembler import Assembler, Code
 from usdt.bpf.asm.insn import R0, R1, R6, R7, R8, R9, R10, Alu, Jump
-from usdt.engine.compiler.codegen.entry_state import (
-    emit_entry,
-    emit_find_entry_state,
-    emit_forget,
-    emit_remove_entry_state,
-)
 from usdt.engine.compiler.codegen.expressions import KEY_SLOT, ExpressionEmitter
 from usdt.engine.compiler.codegen.map_calls import emit_map_call
 from usdt.engine.compiler.codegen.model import COUNTERS, EXIT, SITE_ROWS, UNPAIRED, Labels
@@ -267,6 +261,8 @@ def _emit_variant(
 
 def _emit_find(asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool) -> None:
     # Find the entry state. The end of a span without one is counted.
+    from usdt.engine.compiler.codegen.entry_state import emit_find_entry_state  # noqa: PLC0415 - for functions
+
     role = variant.call
     if role is not None and role.start is None:
         emit_find_entry_state(asm, role, EXIT)
@@ -296,6 +292,8 @@ def _emit_begin(
     sleepable: bool,
 ) -> None:
     # The action at an entry. ``refused``: labels for a predicate that is false, or undecided.
+    from usdt.engine.compiler.codegen.entry_state import emit_entry, emit_forget  # noqa: PLC0415 - for functions
+
     role, pair = variant.call, variant.pair
     if pair is not None:
         pair.emit_start(asm, variant, labels, sleepable=sleepable)
@@ -342,6 +340,8 @@ def _emit_tails(asm: Assembler, ending: ProgramVariant | None, result: int) -> N
         if ending.pair is not None:
             ending.pair.emit_remove(asm, _LEAVE)
         elif ending.call is not None:
+            from usdt.engine.compiler.codegen.entry_state import emit_remove_entry_state  # noqa: PLC0415
+
             emit_remove_entry_state(asm, ending.call, _LEAVE)
         asm.label(_LEAVE)
     asm.mov(R0, result)

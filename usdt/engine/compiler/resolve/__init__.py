@@ -11,21 +11,3 @@ Integer promotion and the usual arithmetic conversions are C's (C17 6.3.1): type
 ``int`` are promoted to ``int``; operands are converted to the larger of two types, or to the
 unsigned one if their sizes are equal. Constants are folded during resolution.
 """
-
-from __future__ import annotations
-
-from usdt.engine.compiler.resolve.expressions import Resolver, resolve
-from usdt.engine.compiler.resolve.names import argument_of, resolve_caller
-from usdt.engine.compiler.resolve.operands import address_of_lvalue
-from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope, TypeProvider
-
-__all__ = (
-    "INTEGER_BUILTINS",
-    "Resolver",
-    "Scope",
-    "TypeProvider",
-    "address_of_lvalue",
-    "argument_of",
-    "resolve",
-    "resolve_caller",
-)

@@ -40,7 +40,6 @@ from usdt.engine.compiler.ir import (
     bounds,
     wrap,
 )
-from usdt.engine.compiler.resolve.tasks import TASK_BUILTINS
 from usdt.engine.compiler.scope import INTEGER_BUILTINS, Scope
 from usdt.engine.language.error_numbers import ERROR_NUMBERS
 from usdt.engine.language.tree import ALL_ARGUMENTS, BUILTINS, RESULT_OF_BPFTRACE, STACKS, Text
@@ -244,6 +243,8 @@ def _no_argument(name: str, scope: Scope) -> str:
 
 
 def _nearest(name: str, scope: Scope) -> str:
+    from usdt.engine.compiler.resolve.tasks import TASK_BUILTINS  # noqa: PLC0415 - for a message
+
     known = [
         *scope.arguments,
         *INTEGER_BUILTINS,

@@ -9,10 +9,9 @@ from usdt.arch.locations import Unreadable
 from usdt.engine.compiler.record.columns import IntFormat
 from usdt.engine.compiler.record.length_prefix import NULL, reason_of
 from usdt.engine.output import cgroup_names
+from usdt.engine.output.formatters.event_records import Event, Span
 from usdt.engine.output.formatters.formatter import (
-    Event,
     FieldSource,
-    Span,
     constant,
     decode_text,
     is_cut,
@@ -152,7 +151,7 @@ class EventFormatter:
 
 
 def _dict(values: Sequence[FieldSource]) -> str:
-    return f"{{{', '.join(f'{field.key!r}: {value}' for field, value in values)}}}"
+    return f"{{{', '.join(f'{one.field.key!r}: {one.source}' for one in values)}}}"
 
 
 def _event_text(value: bytes, length: int, capacity: int) -> str | Unreadable:

@@ -113,7 +113,7 @@ class JsonFormatter:
 
     def arguments(self, values: Sequence[FieldSource]) -> str:
         """Return the part of an f-string that makes the object of all values."""
-        args = ", ".join(f"{piece(quote(field.key))}: {{{value}}}" for field, value in values)
+        args = ", ".join(f"{piece(quote(one.field.key))}: {{{one.source}}}" for one in values)
         return f"{{{{{args}}}}}"
 
     def integer(self, value: str) -> str:

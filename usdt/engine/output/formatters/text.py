@@ -151,7 +151,8 @@ class TextFormatter:
     def _lines(self, values: Sequence[FieldSource]) -> str:
         # As in ksnoop, a value begins on a line of its own below its name.
         texts = []
-        for field, value in values:
+        for one in values:
+            field, value = one.field, one.source
             column = field.column
             start = f"{' ' * _NAME}{piece(escape(field.key))} = "
             cast = ""
@@ -236,7 +237,7 @@ def _stacks_last(values: Sequence[FieldSource]) -> list[FieldSource]:
 
 def _named_values(values: Sequence[FieldSource], separator: str) -> str:
     # The part of an f-string that shows values with their names.
-    return separator.join(f"{piece(escape(field.key))}={{{value}}}" for field, value in values)
+    return separator.join(f"{piece(escape(one.field.key))}={{{one.source}}}" for one in values)
 
 
 def _quoted_text(value: bytes, length: int, capacity: int) -> str:

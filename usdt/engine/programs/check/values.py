@@ -15,8 +15,8 @@ from usdt.engine.compiler.ir import (
     Number,
     PointerExpr,
 )
-from usdt.engine.compiler.resolve import resolve
 from usdt.engine.compiler.resolve.conversions import moved
+from usdt.engine.compiler.resolve.expressions import resolve
 from usdt.engine.language import tree as language
 from usdt.engine.programs.check.fields import field_value
 from usdt.engine.programs.check.nodes import constant, literal, pointer_of, value_of, wide

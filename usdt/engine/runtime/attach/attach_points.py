@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from usdt.bpf.perf.counters import Counter
     from usdt.engine.compiler.arguments import Argument
     from usdt.engine.compiler.entry_return import EntryReturnMatch
-    from usdt.engine.compiler.resolve import TypeProvider
+    from usdt.engine.compiler.scope import TypeProvider
 
 __all__ = (
     "TS_COMPAT",

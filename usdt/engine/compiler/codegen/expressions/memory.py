@@ -23,7 +23,6 @@ from usdt.engine.compiler.codegen.stack_slots import (
     STACK_BOTTOM,
     TEMPORARIES,
 )
-from usdt.engine.compiler.entry_return import BITMAP_OFFSET
 from usdt.engine.compiler.ir import ArgumentValue
 from usdt.engine.compiler.limits import FIRST_ADDRESS
 from usdt.engine.compiler.record.length_prefix import USERS
@@ -119,6 +118,8 @@ class MemoryReadEmitter:
 
     def kept(self, fetch: Captured) -> None:
         """Leave the entry state's address in r0; go to ``fail`` if the capture is unreadable."""
+        from usdt.engine.compiler.entry_return import BITMAP_OFFSET  # noqa: PLC0415 - for functions
+
         self.asm.load(R0, R10, ENTRY_STATE_SLOT)
         if fetch.bit is not None:
             self.asm.load(R1, R0, BITMAP_OFFSET)
