@@ -41,5 +41,11 @@ def test_the_closest_of_many_names_wherever_it_is() -> None:
 
 def test_names_that_share_the_most_pairs_of_letters() -> None:
     names = ["unlike", "heap_size", "heap", "help"]
-    assert most_alike("heapp", names) == ["heap", "heap_size", "help"]
+    assert most_alike("heap_siez", names) == ["heap_size", "heap", "help"]
     assert most_alike("heapp", names, 1) == ["heap"]
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("agr0", "arg0"), ("mian", "main"), ("xeit", "exit")])
+def test_a_short_name_with_two_letters_swapped(typed: str, meant: str) -> None:
+    names = [f"{word}{number}" for word in ("ENAME", "tsc", "qu") for number in range(1000)]
+    assert closest(typed, [*names, meant]) == meant

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 __all__ = ("closest", "encoded", "most_alike", "plural", "printable", "printable_lines")
 
 _MAX_COMPARED = 128  # names; difflib is slow
+_SHORT = 8  # letters
 
 
 def plural(number: int, noun: str) -> str:
@@ -64,11 +65,19 @@ def closest(wanted: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def most_alike(wanted: str, names: Iterable[str], most: int = _MAX_COMPARED) -> list[str]:
-    """Return the ``most`` names with the most pairs of letters in common with ``wanted``."""
+    """Return the ``most`` names with the most pairs of letters in common with ``wanted``.
+
+    Of a short name single letters count as well: "agr0" has no pair in common with "arg0".
+    """
     import heapq  # noqa: PLC0415 - only for a message
+    from itertools import chain  # noqa: PLC0415
     from operator import add  # noqa: PLC0415
 
     pairs = set(map(add, wanted, wanted[1:]))
-    shared = ((len(pairs.intersection(map(add, name, name[1:]))), name) for name in names)
+    if len(wanted) < _SHORT:
+        parts = pairs.union(wanted)
+        shared = ((len(parts.intersection(chain(n, map(add, n, n[1:])))), n) for n in names)
+    else:
+        shared = ((len(pairs.intersection(map(add, n, n[1:]))), n) for n in names)
     rated = ((count / (len(wanted) + len(name)), name) for count, name in shared if count)
     return [name for _, name in heapq.nlargest(most, rated)]
