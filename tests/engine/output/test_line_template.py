@@ -294,10 +294,33 @@ def test_strings_that_need_an_escape_among_others(
 
 def test_one_value_that_was_not_read_among_others() -> None:
     read, unread = (record(struct.pack("=Qq", bit, -5)) for bit in (0, 1))
-    for data in (read * 99 + unread, unread + read * 99):
-        one_by_one, at_once, _ = both(JsonFormatter, plan("arg8"), data)
+    for data in (read * 99 + unread, unread + read * 99, read * 1500 + unread + read * 1500):
+        one_by_one, at_once, batches = both(JsonFormatter, plan("arg8"), data)
         assert at_once == one_by_one
         assert at_once.count(b"error") == 1
+        assert all(isinstance(one, Lines) for one in batches)
+
+
+@forms
+@given(unread=st.sets(st.integers(0, 999), max_size=5))
+def test_values_that_were_not_read_among_several_layouts(
+    form: Callable[[], Formatter], unread: set[int]
+) -> None:
+    hits = [
+        record(struct.pack("=Qq", n in unread, n), time=SECOND + n)
+        if n % 3
+        else hit([n], case=2, time=SECOND + n)
+        for n in range(1000)
+    ]
+    results = []
+    for encoded in (False, True):
+        decoder = Decoder(form(), encoded=encoded)
+        decoder.add(1, "p:q", plan("arg8"))
+        decoder.add(2, "p:r", plan("arg7"))
+        (batch,) = decoder.batches(b"".join(hits))
+        assert isinstance(batch, Lines) == encoded
+        results.append(encoded_lines(batch))
+    assert results[1] == results[0]
 
 
 @given(

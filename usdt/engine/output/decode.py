@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 
 from usdt.base.errors import TracingError
@@ -68,6 +69,7 @@ _BATCH = 2048  # maximum records formatted between two reads of the ring buffer
 _LINES = 4096
 _RUN = 16  # shortest run of records of one layout that is decoded as a batch of its own
 _MANY = 64  # least records of alternating layouts for which lines are made by the block
+_PART = 256  # records that are rendered one by one if their template cannot show one of them
 _NO_SHAPE = (-1, 0, None)
 # Distinct contexts kept. All are dropped beyond that: a target may have many short-lived threads.
 _CONTEXTS = 1 << 16
@@ -191,60 +193,83 @@ class Decoder:
     def _run(self, variant: int, records: bytes, count: int) -> list[Any]:
         # The results for records of the layout of one variant.
         renderer = self._variants[variant]
-        lines = self._lines(renderer, records, count)
-        if lines is not None:
-            return lines
+        return self._lines(renderer, records, count) or self._rendered(renderer, records)
+
+    def _rendered(self, renderer: _Renderer, records: bytes) -> list[Any]:
         return renderer.render(renderer.format.iter_unpack(records), self._contexts)
 
     def _lines(self, renderer: _Renderer, records: bytes, count: int) -> Lines | None:
-        # The lines of records of a layout; None if some need the renderer.
+        # The lines of records of a layout; None if they have no template.
         template = renderer.template() if self._encoded else None
-        return None if template is None else template.lines(records, count, self._contexts)
+        if template is None:
+            return None
+        lines = template.lines(records, count, self._contexts)
+        if lines is not None:
+            return lines
+        if count <= _PART:
+            text = "".join(self._rendered(renderer, records))
+            return Lines([text.encode("utf-8", "backslashreplace")], count)
+        # A value that was not read, for example, makes the template useless for a few records.
+        found, size = Lines([], count), len(records) // count
+        for start in range(0, count, _PART):
+            part = records[start * size : (start + _PART) * size]
+            found += self._lines(renderer, part, len(part) // size) or ()
+        return found
 
     def _mixed(self, data: bytes, words: memoryview, position: int) -> tuple[int, list[Any]]:
         # Decodes up to a batch of records of any variant. Returns the position after them, and the
         # results.
         total = len(words)
-        order: list[_Renderer] = []
+        order: list[deque[Any]] = []  # for each record, where its result will come from
+        results: dict[_Renderer, deque[Any]] = {}
         pieces: dict[_Renderer, list[bytes]] = {}
-        stop = min(position + (_BATCH << 4), total)  # if all are hidden or discarded
+        known: dict[int, tuple[int, int, Callable[[bytes], None], deque[Any]]] = {}
+        stop = min(position + (self._most << 4), total)  # if all are hidden or discarded
         longest = total - _VARIANT_WORD
-        while position < stop and len(order) < _BATCH:
+        add = order.append
+        while position < stop and len(order) < self._most:
             header = words[position]
             variant = words[position + _VARIANT_WORD] if position < longest else -1
+            shape = known.get(variant)
+            if shape is not None and shape[0] == header:
+                _, step, keep, result = shape
+                end = position + step
+                if end <= total:
+                    keep(data[position << 2 : end << 2])
+                    add(result)
+                    position = end
+                    continue
             size, step, renderer = self._shapes.get(variant, _NO_SHAPE)
             end = position + step
             if size != header or end > total:
                 end = position + record_words(header)
                 if not header & DISCARD or end > total:
                     self._variant(words, position)  # raises BadRecord
-            elif renderer is not None:
-                order.append(renderer)
-                pieces.setdefault(renderer, []).append(data[position << 2 : end << 2])
-            position = end
-        lines = self._mixed_lines(order, pieces)
-        if lines is not None:
-            return position, lines
-        results = {}
+                position = end
+            elif renderer is None:
+                position = end
+            else:
+                result = results.setdefault(renderer, deque())
+                known[variant] = size, step, pieces.setdefault(renderer, []).append, result
+        if self._add_lines(results, pieces):
+            return position, Lines([b"\n".join(map(deque.popleft, order)), b"\n"], len(order))
         for renderer, records in pieces.items():
-            rows = renderer.format.iter_unpack(b"".join(records))
-            results[renderer] = iter(renderer.render(rows, self._contexts))
-        return position, [next(results[renderer]) for renderer in order]
+            results[renderer].extend(self._rendered(renderer, b"".join(records)))
+        return position, [*map(deque.popleft, order)]
 
-    def _mixed_lines(
-        self, order: list[_Renderer], pieces: dict[_Renderer, list[bytes]]
-    ) -> list[Any] | None:
-        # The lines of records in an order of layouts; None if some need the renderer.
-        if not self._encoded or len(order) < _MANY:
-            return None
-        results = {}
+    def _add_lines(
+        self, results: dict[_Renderer, deque[Any]], pieces: dict[_Renderer, list[bytes]]
+    ) -> bool:
+        # Adds the lines of records of several layouts, without their newlines; False if some have
+        # no template, or there are few of them.
+        if not self._encoded or sum(map(len, pieces.values())) < _MANY:
+            return False
+        if not all(map(_Renderer.template, pieces)):
+            return False
         for renderer, records in pieces.items():
-            lines = self._lines(renderer, b"".join(records), len(records))
-            if lines is None:
-                return None
-            results[renderer] = iter(b"".join(lines).split(b"\n"))
-        made = map(next, map(results.__getitem__, order))
-        return Lines([b"\n".join(made), b"\n"], len(order))
+            lines = self._lines(renderer, b"".join(records), len(records)) or ()
+            results[renderer].extend(b"".join(lines).split(b"\n"))
+        return True
 
     def _variant(self, words: memoryview, position: int) -> int:
         # Returns the variant of the record at a position, which must be complete and as long as the
