@@ -1,16 +1,21 @@
-"""Records made by @frozen behave as frozen, slotted dataclasses do."""
+"""Records made by @frozen behave as frozen, slotted dataclasses do, and Numbers as enums."""
 
 from __future__ import annotations
 
 import copy
+import enum
 import inspect
 import pickle
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from usdt.base.frozen import field, fields_of, frozen, replace
+from usdt.base.frozen import Numbers, field, fields_of, frozen, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @frozen
@@ -145,3 +150,49 @@ def test_replace_copies_a_record_with_other_values() -> None:
     assert point.y == 5
     with pytest.raises(TypeError, match=r"Point.* unexpected .*z"):
         replace(point, z=1)
+
+
+class Few(Numbers):
+    """Numbers, one with two names."""
+
+    ONE = 1
+    TWO = 0x02
+    UN = 1
+
+
+class FewOfEnum(enum.IntEnum):
+    """The same by the standard library."""
+
+    ONE = 1
+    TWO = 0x02
+    UN = 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(list, id="members"),
+        pytest.param(len, id="how many"),
+        pytest.param(lambda kind: [(one.name, one.value) for one in kind], id="names and values"),
+        pytest.param(lambda kind: kind(2) is kind.TWO, id="by number"),
+        pytest.param(lambda kind: kind.UN is kind.ONE, id="two names"),
+        pytest.param(lambda kind: (str(kind.TWO), f"{kind.TWO}", f"{kind.TWO:#x}"), id="text"),
+        pytest.param(lambda kind: (kind.ONE | 4, {kind.TWO: 0}[2], kind.ONE < kind.TWO), id="int"),
+        pytest.param(lambda kind: pickle.loads(pickle.dumps(kind.TWO)) is kind.TWO, id="pickled"),
+        pytest.param(lambda kind: copy.deepcopy(kind.TWO) is kind.TWO, id="copied"),
+        pytest.param(lambda kind: isinstance(kind.ONE, kind) and type(kind.ONE) is kind, id="type"),
+    ],
+)
+def test_numbers_are_as_in_an_enum(ask: Callable[[Any], Any]) -> None:
+    assert ask(Few) == ask(FewOfEnum)
+
+
+def test_numbers_show_their_names() -> None:
+    assert repr(Few.TWO) == "<Few.TWO: 2>"
+    with pytest.raises(ValueError, match=r"^3 is not a valid Few$"):
+        Few(3)
+    match Few(1):
+        case Few.ONE:
+            pass
+        case other:
+            pytest.fail(repr(other))

@@ -1,7 +1,8 @@
 """The ground floor: every other folder may import it, and it imports nothing of the toolkit.
 
 errors        the error tree; every message is one line
-frozen        ``@frozen``: immutable, slotted records; ``replace()`` copies one with changes
+frozen        ``@frozen``: immutable, slotted records; ``replace()`` copies one with changes;
+              ``Numbers``, for which IntEnum would take longer
 text          characters safe for a terminal; the closest of known names
 machine       the CPU of the kernel and of this process, word size and byte order
 lazy_exports  names of a package that are imported when they are first used

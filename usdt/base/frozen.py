@@ -1,9 +1,12 @@
-"""``@frozen``: immutable, slotted records that are cheap to declare.
+"""``@frozen``: immutable, slotted records that are cheap to declare, and cheap enums of numbers.
 
 ``dataclass(frozen=True, slots=True)`` compiles six methods for every class, which takes 0.5 ms each
 time a program starts. With hundreds of records that would be most of the toolkit's start time. Here
 the methods are shared, and ``__init__`` is compiled once for each number of fields. Type checkers
 treat the result as a dataclass.
+
+``enum.IntEnum`` takes 20 µs for each of its members. The kernel's numbers, of which a start needs a
+hundred, are ``Numbers`` instead: the same to users and type checkers, without the options of enums.
 """
 
 from __future__ import annotations
@@ -14,10 +17,11 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from enum import IntEnum as Numbers
     from types import CodeType
 
-__all__ = ("field", "fields_of", "frozen", "replace")
+__all__ = ("Numbers", "field", "fields_of", "frozen", "replace")
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -138,3 +142,57 @@ def _reduce(self: object) -> tuple[type[Any], tuple[Any, ...]]:
 
 def _refuse(self: object, name: str, *_: object) -> None:
     raise AttributeError(f"{type(self).__name__} is immutable: {name}")
+
+
+_new_int: Callable[[Any, int], Any] = int.__new__
+
+
+class _NumbersType(type):
+    # The class of classes of numbers: their members by number, in the order of definition.
+    _members: dict[int, Any]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> _NumbersType:
+        numbers = {key: value for key, value in space.items() if value.__class__ is int}
+        rest = {key: value for key, value in space.items() if key not in numbers}
+        made = super().__new__(cls, name, bases, rest)
+        made._members = {}
+        for key, number in numbers.items():
+            member = made._members.get(number)
+            if member is None:
+                member = made._members[number] = _new_int(made, number)
+                member.name = key
+            setattr(made, key, member)
+        return made
+
+    def __call__(cls, number: int) -> Any:
+        found = cls._members.get(number)
+        if found is None:
+            raise ValueError(f"{number!r} is not a valid {cls.__qualname__}")
+        return found
+
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(cls._members.values())
+
+    def __len__(cls) -> int:
+        return len(cls._members)
+
+
+if not TYPE_CHECKING:
+
+    class Numbers(int, metaclass=_NumbersType):
+        """Numbers with names, as ``enum.IntEnum`` has them."""
+
+        name: str
+
+        @property
+        def value(self) -> int:
+            """The number itself."""
+            return int(self)
+
+        def __repr__(self) -> str:
+            return f"<{type(self).__name__}.{self.name}: {int(self)}>"
+
+        __str__ = int.__repr__
+
+        def __reduce_ex__(self, _protocol: object) -> tuple[type[Numbers], tuple[int]]:
+            return type(self), (int(self),)

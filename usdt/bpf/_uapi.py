@@ -6,8 +6,7 @@ tables of each CPU. Only those that the toolkit uses are listed.
 
 from __future__ import annotations
 
-import enum
-
+from usdt.base.frozen import Numbers
 from usdt.base.machine import PROCESS_MACHINE
 
 __all__ = (
@@ -67,7 +66,7 @@ PERF_ATTR_SIZE = 112  # PERF_ATTR_SIZE_VER5
 ENOTSUPP = 524  # internal to the kernel, so the errno module has no name for it
 
 
-class Command(enum.IntEnum):
+class Command(Numbers):
     """enum bpf_cmd."""
 
     MAP_CREATE = 0
@@ -91,7 +90,7 @@ class Command(enum.IntEnum):
     ENABLE_STATS = 32  # Linux 5.8
 
 
-class MapType(enum.IntEnum):
+class MapType(Numbers):
     """enum bpf_map_type."""
 
     HASH = 1
@@ -106,7 +105,7 @@ class MapType(enum.IntEnum):
     RINGBUF = 27  # Linux 5.8
 
 
-class ProgType(enum.IntEnum):
+class ProgType(Numbers):
     """enum bpf_prog_type."""
 
     SOCKET_FILTER = 1
@@ -117,7 +116,7 @@ class ProgType(enum.IntEnum):
     TRACING = 26
 
 
-class AttachType(enum.IntEnum):
+class AttachType(Numbers):
     """enum bpf_attach_type."""
 
     NONE = 0
@@ -131,7 +130,7 @@ class AttachType(enum.IntEnum):
     TRACE_UPROBE_SESSION = 57  # Linux 6.13
 
 
-class Helper(enum.IntEnum):
+class Helper(Numbers):
     """enum bpf_func_id."""
 
     MAP_LOOKUP_ELEM = 1

@@ -13,7 +13,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
-from usdt.base.frozen import frozen
+from usdt.base.frozen import Numbers, frozen
 
 if TYPE_CHECKING:
     import mmap
@@ -39,7 +39,7 @@ _LAYOUT = struct.Struct("BBH")  # info_sz, elem_sz, flags (not needed to skip re
 _KIND_NUMBERS = 128
 
 
-class Kind(enum.IntEnum):
+class Kind(Numbers):
     """``BTF_KIND_*``."""
 
     VOID = 0
@@ -72,7 +72,7 @@ class Encoding(enum.IntFlag):
     BOOL = 4
 
 
-class Linkage(enum.IntEnum):
+class Linkage(Numbers):
     """``enum btf_func_linkage``; variables use the same numbers."""
 
     STATIC = 0

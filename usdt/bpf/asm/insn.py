@@ -8,9 +8,10 @@ Source: ``Documentation/bpf/standardization/instruction-set.rst``.
 
 from __future__ import annotations
 
-import enum
 import struct
 import sys
+
+from usdt.base.frozen import Numbers
 
 __all__ = (
     "R0",
@@ -32,7 +33,7 @@ __all__ = (
 )
 
 
-class Reg(enum.IntEnum):
+class Reg(Numbers):
     """A register. r0: result; r1–r5: arguments, clobbered; r6–r9: preserved; r10: frame pointer."""
 
     R0 = 0
@@ -51,7 +52,7 @@ class Reg(enum.IntEnum):
 R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 = Reg
 
 
-class Alu(enum.IntEnum):
+class Alu(Numbers):
     """BPF_OP of arithmetic instructions."""
 
     ADD = 0x00
@@ -69,7 +70,7 @@ class Alu(enum.IntEnum):
     ARSH = 0xC0
 
 
-class Jump(enum.IntEnum):
+class Jump(Numbers):
     """BPF_OP of jump instructions."""
 
     ALWAYS = 0x00
