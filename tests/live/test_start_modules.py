@@ -21,6 +21,7 @@ print(*sorted(sys.modules))
 UNUSED = (
     "dataclasses",
     "elftools",
+    "heapq",
     "json",
     "usdt.btf.reader",
     "usdt.cpython.layouts",

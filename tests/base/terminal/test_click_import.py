@@ -88,6 +88,30 @@ def test_messages_of_click_are_as_usual(number: int) -> None:
     assert b"unexpected extra argument" in ours.stderr
 
 
+@pytest.mark.parametrize("word", ["-q", "-x1", "--rwo", "--nothing"])
+def test_similar_options_are_as_usual(word: str) -> None:
+    code = (
+        "import click; command = click.Command('c', params=[click.Option(['-x', '--row'])]);"
+        f"command.main([{word!r}])"
+    )
+    usual, ours = (
+        subprocess.run([sys.executable, "-c", begin + code], capture_output=True, check=False)
+        for begin in ("", BEGIN)
+    )
+    assert (usual.returncode, usual.stderr) == (ours.returncode, ours.stderr)
+
+
+def test_options_of_one_letter_are_compared_with_none() -> None:
+    code = (
+        "import click; command = click.Command('c', params=[click.Option(['-x', '--row'])]);"
+        "command.main(['-x', '1'], standalone_mode=False);"
+        "import sys; print('heapq' in sys.modules);"
+        "import difflib; print(difflib.get_close_matches('row', ['rwo', 'x']));"
+        "print(difflib.SequenceMatcher.__name__, 'heapq' in sys.modules)"
+    )
+    assert printed(code) == "False\n['rwo']\nSequenceMatcher True\n"
+
+
 def test_modules_that_are_there_stay() -> None:
     code = (
         "import inspect as first; from usdt.base.terminal.click_import import import_click; "

@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ("import_click",)
 
@@ -23,6 +23,9 @@ def import_click() -> None:
     Stand-ins have the functions it calls: those that clean documentation and know the system, and
     translations, of which there are none, as there are none of our messages. They take all else
     from the modules themselves, which are imported then; everybody else imports these as usual.
+
+    click asks ``difflib`` for what is like an option of one letter, before it takes it for one, and
+    forgets the answer: this stand-in stays until somebody asks it for more.
     """
     stand_ins = [one for one in _stand_ins() if one.__name__ not in sys.modules]
     sys.modules.update((one.__name__, one) for one in stand_ins)
@@ -31,6 +34,8 @@ def import_click() -> None:
     finally:
         for one in stand_ins:
             one.step_aside()
+    if "difflib" not in sys.modules:
+        sys.modules["difflib"] = _StandIn("difflib", get_close_matches=_close_matches)
 
 
 def _stand_ins() -> list[_StandIn]:
@@ -74,6 +79,20 @@ def _cleandoc(text: str) -> str:
     indents = [len(line) - len(line.lstrip()) for line in others if line.strip()]
     least = min(indents, default=0)
     return "\n".join([first.lstrip(), *(line[least:] for line in others)]).strip("\n")
+
+
+def _close_matches(
+    word: str, possibilities: Iterable[str], *more: Any, **by_name: Any
+) -> list[str]:
+    if len(word) == len("-p") and word.startswith("-"):
+        return []
+    stand_in = sys.modules["difflib"]
+    if isinstance(stand_in, _StandIn):
+        stand_in.step_aside()
+    found: list[str] = import_module("difflib").get_close_matches(
+        word, possibilities, *more, **by_name
+    )
+    return found
 
 
 def _is_function(value: object) -> bool:
