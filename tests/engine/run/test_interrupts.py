@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import signal
 import subprocess
 import sys
@@ -44,6 +45,21 @@ def test_other_exceptions_that_python_drops_are_shown() -> None:
     )
     assert "ValueError: odd" in done.stderr
     assert done.stdout == "False False\n"
+
+
+@pytest.mark.parametrize("command", ["usdt", "kprobe"])
+def test_little_is_imported_before_interrupts_are_noted(command: str) -> None:
+    # Python itself reports ^C there. Console scripts import re, which takes enum and functools.
+    code = (
+        "import re, sys; from importlib import import_module; before = set(sys.modules);"
+        f"from {command}.cli import main; print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(ast.literal_eval(done.stdout))
+    own = {"usdt", "usdt.base", "usdt.base.lazy_exports", "usdt.base.version"}
+    assert loaded - {"gc", "__future__"} == own | {command, f"{command}.cli"}
 
 
 def test_an_interrupt_while_the_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
