@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from debug_programs import CXX_SOURCE, compiled, layout
@@ -19,9 +21,6 @@ from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units import sections, split_dwarf
 from usdt.dwarf.units.constants import TypeKind
 from usdt.elf.file import ElfFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 C_TYPES = ("struct node", "struct tight")
 CXX_TYPES = ("shop::Toy", "shop::Priced", "shop::Price")
@@ -53,14 +52,20 @@ def layouts(program: Path, names: tuple[str, ...]) -> dict[str, object]:
         return {name: (layout(info, name), info.btf.size_of(info.type_id(name))) for name in names}
 
 
-def same_as_plain(tmp_path: Path, compiler: str, program: Path) -> None:
+@functools.cache
+def plain(compiler: str) -> tuple[dict[str, object], dict[str, str]]:
+    """Types and functions of the program in the plain form."""
+    source, names = ({"source": CXX_SOURCE}, CXX_TYPES) if "++" in compiler else ({}, C_TYPES)
+    with TemporaryDirectory() as folder:
+        program = compiled(Path(folder), compiler, "-gdwarf-4", **source)
+        return layouts(program, names), functions(program)
+
+
+def same_as_plain(compiler: str, program: Path) -> None:
     """What is said of a program is what is said of the same one in the plain form."""
-    (tmp_path / "plain").mkdir()
-    source = {"source": CXX_SOURCE} if "++" in compiler else {}
-    plain = compiled(tmp_path / "plain", compiler, "-gdwarf-4", **source)
-    names = CXX_TYPES if source else C_TYPES
-    assert layouts(program, names) == layouts(plain, names)
-    ours, theirs = functions(program), functions(plain)
+    types, theirs = plain(compiler)
+    assert layouts(program, tuple(types)) == types
+    ours = functions(program)
     assert {name: ours.get(name) for name in theirs} == theirs
     assert len(theirs) > 3
 
@@ -83,7 +88,7 @@ def test_type_units_of_split_debug_information(
         run(tmp_path, provider, tool, "-e", "program", "-o", "program.dwp")
         for half in halves:
             half.unlink()
-    same_as_plain(tmp_path, compiler, program)
+    same_as_plain(compiler, program)
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -102,7 +107,7 @@ def test_what_dwz_made_of_it(tmp_path: Path, version: int, options: tuple[str, .
     run(tmp_path, "dwz", "dwz", *options, *files)
     with ElfFile(program) as elf:
         assert (elf.section(".debug_sup") is not None) == ("-5" in options)
-    same_as_plain(tmp_path, "gcc", program)
+    same_as_plain("gcc", program)
     if "-5" in options:  # another file under that name is not taken
         (tmp_path / "shared.debug").write_bytes((tmp_path / "second").read_bytes())
         with ElfFile(program) as elf:
@@ -122,7 +127,7 @@ def test_what_dwz_made_of_it(tmp_path: Path, version: int, options: tuple[str, .
 )
 def test_options_of_compilers(tmp_path: Path, compiler: str, options: tuple[str, ...]) -> None:
     source = {"source": CXX_SOURCE} if "++" in compiler else {}
-    same_as_plain(tmp_path, compiler, compiled(tmp_path, compiler, *options, **source))
+    same_as_plain(compiler, compiled(tmp_path, compiler, *options, **source))
 
 
 def test_zstd_is_refused_by_name(tmp_path: Path) -> None:
@@ -146,7 +151,7 @@ def test_zstd_is_refused_by_name(tmp_path: Path) -> None:
         ):
             info.function(0x1000)
     else:
-        same_as_plain(tmp_path, "gcc", program)
+        same_as_plain("gcc", program)
 
 
 @pytest.mark.parametrize("cpu", ["s390x", "mips64el", "arm64", "riscv64", "ppc64el"])
