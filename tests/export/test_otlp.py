@@ -58,10 +58,11 @@ def test_what_is_refused_is_not_repeated_but_counted() -> None:
 
 def test_a_collector_that_is_not_there_is_said_once() -> None:
     said: list[str] = []
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    pusher = Pusher(Otlp(url, 3600), messages, said.append)
-    pusher.close()
+    with socket.socket() as held:  # nobody else's port, and nobody listens
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        pusher = Pusher(Otlp(url, 3600), messages, said.append)
+        pusher.close()
     assert pusher.dropped["metrics"] == 1
     assert said == [
         f"{url}: metrics were not taken: [Errno 111] Connection refused; tried again later"
