@@ -331,15 +331,20 @@ class _Supervisor:
         # have passed, or the reader has gone. If standard input is heard, each byte there starts
         # the seconds anew, and its end ends them.
         due = time.monotonic() + seconds
-        while (left := due - time.monotonic()) > 0:
-            ready = self._ready(min(left, self._beat), self._ended, *((0,) if heard else ()))
+        left = seconds
+        while left > 0:
+            left = due - time.monotonic()
+            # A last look when they have passed: a byte may have come while we were held up.
+            wait = max(0.0, min(left, self._beat))
+            ready = self._ready(wait, self._ended, *((0,) if heard else ()))
             self._pass_on(ready)
             if self._ended in ready:
                 return True
             if 0 in ready:
                 if not os.read(0, _BLOCK):
                     return False
-                due = time.monotonic() + seconds
+                left = seconds
+                due = time.monotonic() + left
             if self._gone and heard:
                 return False
             if time.monotonic() > self._spoken + self._beat and self._whole and not self._waiting:
