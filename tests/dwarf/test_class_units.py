@@ -72,7 +72,7 @@ def test_symbols_lead_to_the_unit_with_the_vtable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, options: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(index, "build", None)
-    monkeypatch.setattr(TypeSearch, "_hits", None)  # nothing is searched
+    monkeypatch.setattr(TypeSearch, "positions", None)  # nothing is searched
     with ElfFile(built(tmp_path, compiler, *options)) as elf, DebugInfo.of(elf) as info:
         sizes = [info.btf.size_of(info.type_id(name)) for name in NAMES]
         last = info._files.main.headers[1].at

@@ -92,7 +92,7 @@ def test_answers_are_kept(info: DebugInfo, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(BtfError, match="nearest is struct gc::Region"):
         info.type_id("gc::Regoin")
     info.close()
-    monkeypatch.setattr(TypeSearch, "_hits", None)  # nothing is searched
+    monkeypatch.setattr(TypeSearch, "positions", None)  # nothing is searched
     expected = pytest.raises(BtfError, match="nearest is struct gc::Region")
     with ElfFile(info.name) as elf, DebugInfo.of(elf) as later, expected:
         later.type_id("gc::Regoin")

@@ -22,6 +22,7 @@ from usdt.dwarf.units.constants import TYPE_KINDS, At, Tag, TypeKind
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DwarfError, checked
 from usdt.dwarf.units.scopes import Scopes
+from usdt.dwarf.variable_search import KnownVariables, VariableSearch
 from usdt.dwarf.variables import VariableFinder
 from usdt.elf.debug_files import DEBUG_ROOT
 
@@ -103,9 +104,10 @@ class DebugInfo(Closeable):
         """Close every opened file; types that were already created remain usable."""
         self.btf.close()
         self._scopes.clear()
-        search = self.__dict__.pop("_type_search", None)
-        if search is not None:
-            search.close()
+        for name in ("_variable_search", "_type_search"):
+            search = self.__dict__.pop(name, None)
+            if search is not None:
+                search.close()
         for name in ("_variables", "_code_scopes", "_inlined"):
             self.__dict__.pop(name, None)
         self._files.close()
@@ -142,7 +144,7 @@ class DebugInfo(Closeable):
     def _functions_at(self, address: int) -> list[DiePosition]:
         # Reading the unit that has the address takes milliseconds, building the index seconds.
         if "_index" not in self.__dict__:
-            found = self._unit_functions.at(address)
+            found = self._unit_functions.function(address)
             if found:
                 return found
         return self._index.function(address) or self._nested_functions.at(address)
@@ -205,24 +207,38 @@ class DebugInfo(Closeable):
         """
         with checked(self.name, f"the variable {name!r}"):
             found = self._variables.find(name, code + self._files.bias)
-        if found is None:
+        if found is None and self._known_index is not None:  # else a search met no damage
             self._raise_damage()
         return found
 
-    def variable_names(self) -> Iterator[str]:
-        """Yield the qualified names of the variables that have an address."""
-        return self._variables.names()
+    def variable_names(self, like: str) -> Iterator[str]:
+        """Yield qualified names of variables that have an address.
+
+        Args:
+            like: a name. Without an index, only the names that are most like it are yielded.
+        """
+        return self._variables.names_like(like)
 
     @functools.cached_property
     def _variables(self) -> VariableFinder:
         return VariableFinder(
             self._files,
-            self._index,
-            self._nested_functions,
+            KnownVariables(lambda: self._known_index, lambda: self._index, self._variable_search),
             self.btf,
+            around=self._function_around,
             die=self._die,
             qualified=self._qualified,
         )
+
+    @functools.cached_property
+    def _variable_search(self) -> VariableSearch:
+        return VariableSearch(self._files, self._type_search)
+
+    def _function_around(self, address: int) -> DiePosition | None:
+        # The function that begins at an address, else the one around it.
+        functions = self._known_index or self._unit_functions
+        found = functions.function(address)
+        return next(iter(found), None) or self._nested_functions.around(address)
 
     # ------------------------------------------------------------ places inside functions
 

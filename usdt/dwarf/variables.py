@@ -7,7 +7,6 @@ one that all files share; then a static one of another file, if there is only on
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen, replace
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from usdt.dwarf.index.files import DebugFiles
-    from usdt.dwarf.index.index import DebugIndex
-    from usdt.dwarf.index.nested_functions import NestedFunctions
     from usdt.dwarf.types.dwarf_btf import DwarfTypes
     from usdt.dwarf.units.units import Unit
+    from usdt.dwarf.variable_search import KnownVariables
 
 __all__ = ("VariableFinder",)
 
@@ -52,9 +50,9 @@ class VariableFinder:
 
     Args:
         files: the files with its debug information.
-        index: their index.
-        nested: the functions that the index omits.
+        known: the variables of these files.
         types: the types.
+        around: returns the position of the function around an address.
         die: returns the entry at a position.
         qualified: returns the qualified name of an entry.
     """
@@ -62,22 +60,25 @@ class VariableFinder:
     def __init__(
         self,
         files: DebugFiles,
-        index: DebugIndex,
-        nested: NestedFunctions,
+        known: KnownVariables,
         types: DwarfTypes,
         *,
+        around: Callable[[int], DiePosition | None],
         die: Callable[[DiePosition], Die],
         qualified: Callable[[Die], str],
     ) -> None:
         self._files = files
-        self._index = index
-        self._nested = nested
+        self._variables = known
+        self._around = around
         self._types = types
         self._die = die
         self._qualified = qualified
         self._of_units: dict[tuple[int, int], dict[str, list[int]]] = {}
         self._scopes: dict[int, _Scope] = {}
         self._known: dict[str, bool] = {}
+        # With link-time optimization; None until they are needed, and without an index.
+        self._known_instances: dict[tuple[int, int], Die] | None = None
+        self._instances_by_name: dict[str, list[Die]] | None = None
 
     def find(self, name: str, code: int) -> VariableDebug | None:
         """Return the variable that a name means at an address; None if there is none.
@@ -108,10 +109,11 @@ class VariableFinder:
                     return found
         return None
 
-    def names(self) -> Iterator[str]:
-        """Yield the qualified names of all variables with an address."""
-        yield from self._index.variable_names()
-        yield from self._named_instances
+    def names_like(self, name: str) -> Iterator[str]:
+        """Yield names of variables with an address: all, or those that are most like another."""
+        yield from self._variables.names_like(name)
+        if self._variables.are_indexed:
+            yield from self._named_instances(name)
 
     # ------------------------------------------------------------ the code that uses the name
 
@@ -124,8 +126,7 @@ class VariableFinder:
         return found
 
     def _read_scope(self, code: int) -> _Scope:
-        known = self._index.function(code)
-        found = known[0] if known else self._nested.around(code)
+        found = self._around(code)
         if found is None:
             return _Scope(None, (), ("",))
         function = self._die(found)
@@ -149,15 +150,15 @@ class VariableFinder:
     # ------------------------------------------------------------ the variables of one name
 
     def _in_scope(self, name: str, units: tuple[Unit, ...]) -> VariableDebug | None:
-        if not self._exists(name):  # as most names in most scopes
+        if self._variables.are_indexed and not self._exists(name):  # as most names in most scopes
             return None
         own = [die for unit in units for die in self._in_unit(unit, name)]
         mine = [found for die in own if (found := self._read(die, name)) is not None]
         known = next((one for one in mine if not one.declared), None)
         if known is not None:
             return known
-        located = [self._die(one) for one in self._index.variables(VariableKind.LOCATED, name)]
-        located += self._named_instances.get(name, ())
+        located = [self._die(one) for one in self._variables.find(VariableKind.LOCATED, name)]
+        located += self._named_instances(name).get(name, ())
         shared = [die for die in located if fn.first(die, At.EXTERNAL) is not None]
         for die in shared:
             found = self._read(die, name)
@@ -173,7 +174,7 @@ class VariableFinder:
             if len(self._known) >= _MAX_NAMES:
                 self._known.clear()
             kinds = (VariableKind.LOCATED, VariableKind.UNLOCATED)
-            known = self._known[name] = any(self._index.variables(kind, name) for kind in kinds)
+            known = self._known[name] = any(self._variables.find(kind, name) for kind in kinds)
         return known
 
     def _of_another_file(self, name: str, located: list[Die]) -> VariableDebug | None:
@@ -188,7 +189,7 @@ class VariableFinder:
             return VariableDebug(name, name, 0, problem=problem)
         if found:
             return found[0][0]
-        rest = self._index.variables(VariableKind.UNLOCATED, name)
+        rest = self._variables.find(VariableKind.UNLOCATED, name)
         return self._read(self._die(rest[0]), name) if rest else None
 
     def _in_unit(self, unit: Unit, name: str) -> list[Die]:
@@ -215,8 +216,9 @@ class VariableFinder:
     def _read(self, die: Die, name: str) -> VariableDebug | None:
         # None for a variable that the linker has dropped.
         place = location_of(die)
-        if place is None and die.key in self._instances:
-            place = location_of(self._instances[die.key])
+        if place is None and At.CONST_VALUE not in die:
+            instance = self._instances(name).get(die.key)
+            place = None if instance is None else location_of(instance)
         typed = fn.first(die, At.TYPE)
         target = None if typed is None else typed.target(At.TYPE)
         number = self._types.unknown if target is None else self._types.id_of(target)
@@ -231,23 +233,27 @@ class VariableFinder:
 
     # With link-time optimization, one entry has a variable's name, and another its location.
 
-    @functools.cached_property
-    def _instances(self) -> dict[tuple[int, int], Die]:
-        # Key of the entry with the name → entry with the location.
-        found: dict[tuple[int, int], Die] = {}
-        for position in self._index.instances():
-            die = self._die(position)
-            for one in die.origins():
-                found.setdefault(one.key, die)
-        return found
+    def _instances(self, name: str) -> dict[tuple[int, int], Die]:
+        # Key of the entry with the name → entry with the location. A search for a name that has no
+        # such entry finds none.
+        positions = self._variables.instances(name)
+        if self._known_instances is None and self._variables.are_indexed:
+            self._known_instances = {}
+            for position in positions:
+                die = self._die(position)
+                for one in die.origins():
+                    self._known_instances.setdefault(one.key, die)
+        return self._known_instances or {}
 
-    @functools.cached_property
-    def _named_instances(self) -> dict[str, list[Die]]:
+    def _named_instances(self, name: str) -> dict[str, list[Die]]:
         # Qualified name → entries with locations.
-        found: dict[str, dict[tuple[int, int], Die]] = {}
-        for die in self._instances.values():
-            found.setdefault(self._qualified(die), {})[die.key] = die
-        return {name: [*dies.values()] for name, dies in found.items()}
+        instances = self._instances(name)
+        if self._instances_by_name is None and self._variables.are_indexed:
+            found: dict[str, dict[tuple[int, int], Die]] = {}
+            for die in instances.values():
+                found.setdefault(self._qualified(die), {})[die.key] = die
+            self._instances_by_name = {name: [*dies.values()] for name, dies in found.items()}
+        return self._instances_by_name or {}
 
 
 def _key(unit: Unit) -> tuple[int, int]:

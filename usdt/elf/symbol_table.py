@@ -38,7 +38,7 @@ from usdt.elf.format import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from struct import Struct
 
     from usdt.elf.file import ElfFile
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ("ALL_ADDRESSES", "ElfSymbol", "Span", "SymbolTable", "symbol_addresses")
 
 _CODE_AND_DATA = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
-_CODE = frozenset((STT_NOTYPE, STT_FUNC))
 _DATA = frozenset((STT_NOTYPE, STT_OBJECT, STT_TLS))
 _NO_ADDRESS = frozenset((SHN_COMMON, SHN_ABS))
 _NOT_HERE = _NO_ADDRESS | {SHN_UNDEF}
@@ -207,12 +206,13 @@ class SymbolTable:
                 if raw and raw[0] != _DOLLAR and wanted(name := _without_version(raw)):
                     yield from self._symbols(row, name)
 
-    def code_names(self, spans: Sequence[tuple[int, int]]) -> list[str]:
-        """Return the names of the functions with an address in one of some spans.
+    def names_of(self, kinds: Container[int], spans: Sequence[tuple[int, int]]) -> list[str]:
+        """Return the names of the symbols of some types with an address in one of some spans.
 
         No symbol is made, so that a hundred thousand names take a twentieth of a second.
 
         Args:
+            kinds: STT_….
             spans: link-time addresses, each from the first to below the second.
         """
         strings = self._elf.contents(self._string_section)
@@ -223,7 +223,7 @@ class SymbolTable:
             row[0]: row[4 if self._wide else 1]
             for row in self._unpacked(self._sym)
             if lowest <= row[4 if self._wide else 1] < highest
-            and row[1 if self._wide else 3] & 15 in _CODE
+            and row[1 if self._wide else 3] & 15 in kinds
             and row[3 if self._wide else 5] not in _NOT_HERE
         }
         if len(spans) > 1 or self._elf.machine == _EM_ARM:
@@ -241,6 +241,14 @@ class SymbolTable:
         if b"@" in raw:
             names = [one.partition("@")[0] for one in names]
         return [one for one in names if one[:1] not in ("", "$")]
+
+    def data_containing(self, text: str) -> Iterator[tuple[str, int, int]]:
+        """Yield name, address and type of the symbols of data whose names contain a text."""
+        strings = self._elf.contents(self._string_section)
+        for row in self._rows_containing(strings, encoded(text)):
+            if row[3] & 15 in (STT_OBJECT, STT_TLS) and row[4] not in _NOT_HERE:
+                raw = self._strings.string(row[0], _MAX_NAME) or b""
+                yield _without_version(raw), row[1], row[3] & 15
 
     def name(self, number: int) -> bytes:
         """Return the name of a symbol by its number; b"" if the table does not hold it."""

@@ -28,6 +28,7 @@ from usdt.elf.format import (
     SHT_SYMTAB,
     STT_FUNC,
     STT_GNU_IFUNC,
+    STT_NOTYPE,
 )
 from usdt.elf.symbol_table import ALL_ADDRESSES, SymbolTable
 
@@ -155,7 +156,8 @@ class SymbolTables:
         segments = self.elf.segments
         code = [one for one in segments if one.type == PT_LOAD and one.flags & PF_X]
         spans = [(one.address, one.address + one.filesz) for one in code]
-        return list(dict.fromkeys(one for table in self._tables for one in table.code_names(spans)))
+        tables = (table.names_of((STT_FUNC, STT_NOTYPE), spans) for table in self._tables)
+        return list(dict.fromkeys(chain.from_iterable(tables)))
 
     def starting_at(self, address: int) -> list[ElfSymbol]:
         """Return the functions that begin at a link-time address."""

@@ -157,9 +157,13 @@ class Debug:
         """
         return self._info.variable(name, code)
 
-    def variable_names(self) -> Iterator[str]:
-        """Yield the names of the variables that have an address, with their paths."""
-        return self._info.variable_names()
+    def variable_names(self, like: str) -> Iterator[str]:
+        """Yield names of variables that have an address, with their paths.
+
+        Args:
+            like: a name. Those that are most like it are among them.
+        """
+        return self._info.variable_names(like)
 
     def is_reference(self, number: int) -> bool:
         """Return True if a pointer is a C++ reference."""

@@ -92,7 +92,7 @@ class DwarfTypeProvider(BtfTypes):
     def variable_hint(self, name: str) -> str:
         """Return the end of a message about an unknown name: a variable that was meant; or ""."""
         try:
-            near = closest_path(name, self.debug.variable_names())
+            near = closest_path(name, self.debug.variable_names(name))
         except BtfError:
             return ""
         return f"; did you mean the variable {near}?" if near else ""

@@ -99,7 +99,7 @@ class FileVariables(Closeable):
     def near(self, name: str) -> str:
         """Return the variable whose name is most like another, or ""."""
         if self._debug is not None:
-            known = list(self._debug.variable_names())
+            known = list(self._debug.variable_names(name))
         else:
             objects = (one for one in self._symbols.matching(lambda _: True) if _is_data(one))
             known = [_path(one.name) for one in objects]

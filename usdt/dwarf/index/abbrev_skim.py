@@ -15,7 +15,7 @@ from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.forms import EntryLayout, UnitEncoding, read_declaration, read_uleb128
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
 __all__ = (
     "FUNCTION",
@@ -43,13 +43,20 @@ _PAIR = rb"(?!\0\0)" + _LEB128 + rb"(?:\x21" + _LEB128 + rb"|(?!\x21)" + _LEB128
 _REST = _LEB128 + rb"[\0\1](?>(?:(?>(?:" + _PLAIN + rb"){1,1024})|" + _PAIR + rb"){0,1024})\0\0"
 _DECLARATION = re.compile(b"(" + _CODE + b")(" + _REST + b")", re.DOTALL)
 _TABLE = re.compile(b"(?>(?:" + _CODE + _REST + b"){1,65536})(?=\0)", re.DOTALL)
-# Declarations of other entries than types, then one of a type or the end of the table.
-_TYPE_TAG = b"[" + re.escape(bytes(sorted(TYPE_KINDS))) + b"]"
-_TYPES = re.compile(
-    rb"(?>(?:" + _CODE + rb"(?!" + _TYPE_TAG + rb")" + _REST + rb"){0,65536})"
-    rb"(?:(" + _CODE + rb")(" + _REST + rb")|(?=\0))",
-    re.DOTALL,
-)
+
+
+def _next_of(tags: Iterable[int]) -> re.Pattern[bytes]:
+    # Declarations of other entries, then one with one of the tags or the end of the table.
+    wanted = b"[" + re.escape(bytes(sorted(tags))) + b"]"
+    return re.compile(
+        rb"(?>(?:" + _CODE + rb"(?!" + wanted + rb")" + _REST + rb"){0,65536})"
+        rb"(?:(" + _CODE + rb")(" + _REST + rb")|(?=\0))",
+        re.DOTALL,
+    )
+
+
+_TYPES = _next_of(TYPE_KINDS)
+_VARIABLES = _next_of((Tag.VARIABLE,))
 _MAX_TYPES = 1 << 16
 _MAX_TABLE = 1 << 20  # bytes, where only types are of interest
 _MAX_DECLARATIONS = 1 << 18
@@ -193,10 +200,19 @@ class AbbrevSection:
         Raises:
             DwarfError: the table is damaged, or longer than 1 MiB.
         """
+        return self._each(_TYPES, TYPE, offset, encoding)
+
+    def variables(self, offset: int, encoding: UnitEncoding) -> Iterator[tuple[bytes, AbbrevDecl]]:
+        """Yield the declarations of variables that may be global, as :meth:`types`."""
+        return self._each(_VARIABLES, VARIABLE, offset, encoding)
+
+    def _each(
+        self, pattern: re.Pattern[bytes], interest: int, offset: int, encoding: UnitEncoding
+    ) -> Iterator[tuple[bytes, AbbrevDecl]]:
         known = self._known.setdefault(encoding, {})
         at, end = offset, offset + _MAX_TABLE
         for _ in range(_MAX_TYPES):
-            match = _TYPES.match(self._data, at, end)
+            match = pattern.match(self._data, at, end)
             if match is None:
                 break
             at = match.end()
@@ -204,7 +220,7 @@ class AbbrevSection:
             if code is None:
                 return
             decl = known.get(raw) or self._decode(known, raw, encoding)
-            if decl.interest == TYPE:
+            if decl.interest == interest:
                 yield code, decl
         raise self._damaged(offset)
 

@@ -18,7 +18,7 @@ from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.index.name_tables import NameTables
 from usdt.dwarf.units import cache
-from usdt.dwarf.units.constants import TYPE_KINDS, At, TypeKind
+from usdt.dwarf.units.constants import TYPE_KINDS, At, TypeKind, VariableKind
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
@@ -43,6 +43,7 @@ _MAX_PARTS = 16  # of a qualified name
 _MAX_STRING = 256  # bytes of a string before its end that are compared
 _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
 _MAX_READ = 32 << 20  # bytes of units; likewise
+_MAX_LIKELY = 8 << 20  # bytes of units with variables that may be the one that is meant
 _MAX_TABLES = 1 << 12
 _MIN_SEARCHED = 4 << 20  # bytes; answers that took less are not kept
 _MIN_LARGE = 16 << 20  # bytes of .debug_info, of which symbols are asked first
@@ -118,6 +119,11 @@ class TypeSearch:
         return len(self._main.sections[".debug_info"])
 
     @property
+    def is_costly(self) -> bool:
+        """True if the searches have taken so long that their answers are worth keeping."""
+        return self._cost >= _MIN_SEARCHED
+
+    @property
     def is_large(self) -> bool:
         """True if it takes long to read all units or to search them."""
         return self.size >= _MIN_LARGE
@@ -129,7 +135,7 @@ class TypeSearch:
 
     def close(self) -> None:
         """Leave the answers to later runs, unless they took little; idempotent."""
-        if not self._new or self._cost < _MIN_SEARCHED or len(self._answers) > _MAX_ANSWERS:
+        if not self._new or not self.is_costly or len(self._answers) > _MAX_ANSWERS:
             return
         self._new = 0
         lines = [
@@ -144,22 +150,24 @@ class TypeSearch:
         # Notes what it finds. A search to the end tells of every kind that it looked for.
         if self._is_told(kinds, name) or hints_only:
             return
-        self._check_searchable(name)
+        self.check_searchable(name)
         wanted = _wanted(kinds)
-        if self._is_absent(name):
+        if self.is_absent(name):
             wanted = frozenset(TypeKind)
         else:
-            whole, ends = self._patterns(name)
-            # GNU ld sorts strings by their ends; the first of those with an end has its entries.
-            few = ends if len(ends) <= _MAX_ENDS else [*ends[:2], ends[-1]]
-            if self._looked_for(kinds, name, whole + few):
+            patterns, every = self._few_patterns(name)
+            if self._looked_for(kinds, name, patterns):
                 return
-            if len(few) < len(ends):
+            if not every:
                 raise NotSearchable("a name that ends many strings")
-        if self._main.damage or any(one.encoding.offset_size != 4 for one in self._main.headers):
-            raise NotSearchable(self._main.damage or "64-bit DWARF")
+        self.check_complete()
         for one in wanted:
             self._found.setdefault(f"{one.value}{name}", None)
+
+    def check_complete(self) -> None:
+        """Raise NotSearchable if a search to the end does not tell that there is no entry."""
+        if self._main.damage or any(one.encoding.offset_size != 4 for one in self._main.headers):
+            raise NotSearchable(self._main.damage or "64-bit DWARF")
 
     def _is_told(self, kinds: Sequence[TypeKind], name: str) -> bool:
         # True if a table of names or symbols lead to a unit that tells.
@@ -182,8 +190,8 @@ class TypeSearch:
         # True if the unit was found that tells.
         letters = frozenset(one.value for one in _wanted(kinds))
         data = self._main.sections[".debug_info"]
-        for at in self._hits(patterns):
-            number, header = self._unit_at(at)
+        for at in self.positions(patterns):
+            number, header = self.unit_at(at)
             if number not in self._units:
                 if not self._names_of(header).may_define(data, at, letters):
                     continue
@@ -226,7 +234,8 @@ class TypeSearch:
                             offset=one.at
                         )
 
-    def _check_searchable(self, name: str) -> None:
+    def check_searchable(self, name: str) -> None:
+        """Raise NotSearchable if entries may have the name in another file or section."""
         sections = self._main.sections
         elsewhere = any(one in sections for one in (".debug_str_offsets", ".debug_addr"))
         if elsewhere or len(self._files.parts) > 1 or self._files.missing_file or not name:
@@ -234,19 +243,26 @@ class TypeSearch:
         if name.count("::") >= _MAX_PARTS or "\0" in name:
             raise NotSearchable("a name of many parts")
 
-    def _is_absent(self, name: str) -> bool:
-        # True if no string of the file is a certain part of the name.
+    def is_absent(self, name: str) -> bool:
+        """Return True if no string of the file is a certain part of a name."""
         sections = self._main.sections
         for word in [] if "<" in name else name.split("::"):
             text = encoded(word) + b"\0"
             if word in self._absent:
                 return True
             if word.isidentifier() and next(_strings(sections[".debug_str"], text), None) is None:
-                if next(self._hits([text]), None) is None:
+                if next(self.positions([text]), None) is None:
                     self._absent.add(word)
                     return True
                 return False
         return False
+
+    def _few_patterns(self, name: str) -> tuple[list[bytes], bool]:
+        # The bytes to search, and whether they are all that the name may have.
+        whole, ends = self._patterns(name)
+        # GNU ld sorts strings by their ends; the first of those with an end has its entries.
+        few = ends if len(ends) <= _MAX_ENDS else [*ends[:2], ends[-1]]
+        return whole + few, len(few) == len(ends)
 
     def _patterns(self, name: str) -> tuple[list[bytes], list[bytes]]:
         # The bytes of whole strings, and of longer ones that end so, sorted. An entry has the last
@@ -268,8 +284,12 @@ class TypeSearch:
                     raise NotSearchable("a name that ends many strings")
         return whole, [pattern for _, pattern in sorted(ends)]
 
-    def _hits(self, patterns: list[bytes]) -> Iterator[int]:
-        # Yields the positions of any of the patterns, nearly sorted.
+    def positions(self, patterns: list[bytes]) -> Iterator[int]:
+        """Yield the positions of any of some patterns in ``.debug_info``, nearly sorted.
+
+        Raises:
+            NotSearchable: the search has taken as long as the index would.
+        """
         sections = self._main.sections
         data = sections[".debug_info"]
         overlap = max(map(len, patterns)) - 1
@@ -292,12 +312,54 @@ class TypeSearch:
     def _abbreviations(self) -> AbbrevSection:
         return AbbrevSection(self._main.abbreviation_bytes, self._files.name)
 
-    def _unit_at(self, at: int) -> tuple[int, UnitHeader]:
+    def unit_at(self, at: int) -> tuple[int, UnitHeader]:
+        """Return number and header of the unit around a position.
+
+        Raises:
+            NotSearchable: only the index tells.
+        """
         number = self._main.number_containing(at)
         header = None if number is None else self._main.header(number)
         if number is None or header is None or header.encoding.offset_size != 4:
             raise NotSearchable("no unit, or one of 64-bit DWARF")
         return number, header
+
+    def names_in(self, number: int, header: UnitHeader) -> Mapping[str, DiePosition]:
+        """Return what the index would have of a unit: kind and qualified name → position.
+
+        Raises:
+            NotSearchable: reading units has taken as long as the index would.
+        """
+        if number not in self._units:
+            self._read_unit(number, header)
+        return self._units[number]
+
+    def units_with_variables(self, name: str) -> dict[int, UnitHeader]:
+        """Return the units that may have a variable without an address, of an unqualified name.
+
+        Raises:
+            NotSearchable: they are too many, or only the index tells.
+        """
+        patterns, every = self._few_patterns(name)
+        if not every:
+            raise NotSearchable("a name that ends many strings")
+        data, letters = self._main.sections[".debug_info"], frozenset(VariableKind.UNLOCATED.value)
+        found: dict[int, UnitHeader] = {}
+        tables: dict[int, _NamesAt] = {}
+        size = 0
+        for at in self.positions(patterns):
+            number, header = self.unit_at(at)
+            if number in found:
+                continue
+            table = header.abbreviations + self._main.bases.get("abbrev", 0)
+            if table not in tables:
+                tables[table] = _NamesAt(self._abbreviations.variables(table, header.encoding))
+            if tables[table].may_define(data, at, letters):
+                found[number] = header
+                size += header.end - header.at
+                if size > _MAX_LIKELY:
+                    raise NotSearchable("many units with a variable of the name")
+        return dict(sorted(found.items()))
 
     def _names_of(self, header: UnitHeader) -> _NamesAt:
         found = self._tables.get(header.at)
@@ -385,7 +447,7 @@ class _NamesAt:
 def _in_piece(data: bytes, wanted: bytes) -> Iterator[int]:
     # bytes.find() compares last bytes first, and most bytes of entries are 0, as the last one of
     # nearly every offset is: without it the search takes half as long.
-    quick = wanted[:-1] or wanted
+    quick = wanted.rstrip(b"\0") or wanted
     at = data.find(quick)
     while at >= 0:
         if data.startswith(wanted, at):

@@ -37,7 +37,7 @@ class UnitFunctions:
         self._files = files
         self._kept: dict[int, dict[int, list[DiePosition]]] = {}
 
-    def at(self, address: int) -> list[DiePosition]:
+    def function(self, address: int) -> list[DiePosition]:
         """Return the positions of the functions that begin at an address.
 
         An empty list means that only the index can tell: the table is missing, does not have the

@@ -1,0 +1,170 @@
+"""Variables by name without the index: symbols and bytes lead to the units that have them."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from skips import need_program
+from variable_programs import SCOPES, built
+
+from usdt.dwarf import variable_search
+from usdt.dwarf.index import index, type_search
+from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
+from usdt.dwarf.info import DebugInfo
+from usdt.dwarf.units import cache
+from usdt.dwarf.units.constants import VariableKind
+from usdt.dwarf.units.errors import DwarfError
+from usdt.elf.file import ElfFile
+from usdt.elf.symbol_tables import SymbolTables
+from usdt.uprobes.name_patterns import closest_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from usdt.dwarf.types.variables import VariableDebug
+
+_BUILDS = {
+    "gcc, DWARF 5": ("gcc", "-O1", "-g"),
+    "gcc, DWARF 4, compressed": ("gcc", "-O1", "-g", "-gdwarf-4", "-gz"),
+    "gcc, 32 bits": ("gcc", "-O1", "-g", "-m32"),
+    "clang, DWARF 4": ("clang", "-O1", "-g", "-gdwarf-4"),
+}
+_NAMES = (
+    *("counter", "config", "head", "text", "color", "ratio", "state", "calls", "shared", "lonely"),
+    *("table", "per_thread", "limit", "n", "no_such", "work", "next", "::counter", "a::counter"),
+)
+
+
+@pytest.fixture(params=_BUILDS.values(), ids=_BUILDS, scope="module")
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A C program of several files."""
+    compiler, *options = request.param
+    return built(tmp_path_factory.mktemp("searched"), *options, compiler=compiler)
+
+
+def _meanings(
+    path: Path, names: tuple[str, ...], functions: tuple[str, ...], *, indexed: bool = False
+) -> dict[tuple[str, str], VariableDebug | None]:
+    # What names mean at functions.
+    with ElfFile(str(path)) as elf, SymbolTables(elf) as tables, DebugInfo.of(elf) as info:
+        assert info is not None
+        if indexed:
+            assert info._index is not None
+        codes = {one: tables.named(one)[0].address for one in functions}
+        return {
+            (name, function): info.variable(name, code)
+            for function, code in codes.items()
+            for name in names
+        }
+
+
+def _without_index(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setattr(index, "build", None)
+
+
+def test_names_mean_the_same_without_the_index(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
+    expected = _meanings(path, _NAMES, ("work", "other"), indexed=True)
+    _without_index(monkeypatch, tmp_path / "searched")
+    assert _meanings(path, _NAMES, ("work", "other")) == expected
+
+
+def _scopes(folder: Path, compiler: str) -> Path:
+    (folder / "scopes.cc").write_text(SCOPES)
+    options = ["-std=c++17", "-g", "-gdwarf-4", "-O1"]
+    command = [need_program(compiler), *options, "scopes.cc", "-o", "scopes"]
+    subprocess.run(command, cwd=folder, check=True, timeout=60)
+    return folder / "scopes"
+
+
+_SCOPED = (
+    *("counter", "::counter", "shop::counter", "hidden", "inner", "shop::inner", "total"),
+    *("Cart::total", "shop::Cart::total", "declared", "opened", "Pool<int>::used", "no_such"),
+    *("shop::no_such", "Cart::no_such", "::no_such"),
+)
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_names_in_scopes_mean_the_same(
+    compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _scopes(tmp_path, compiler)
+    functions = ("_ZN4shop4Cart3addEi", "_Z7outsidei")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
+    expected = _meanings(path, _SCOPED, functions, indexed=True)
+    _without_index(monkeypatch, tmp_path / "searched")
+    assert _meanings(path, _SCOPED, functions) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("countre", "counter"),
+        ("Cart::totl", "shop::Cart::total"),
+        ("hiden", "(anonymous namespace)::hidden"),
+        ("xyzzy", ""),
+    ],
+)
+def test_the_nearest_name_without_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, near: str
+) -> None:
+    path = _scopes(tmp_path, "g++")
+    _without_index(monkeypatch, tmp_path / "cache")
+    with ElfFile(str(path)) as elf, DebugInfo.of(elf) as info:
+        assert info is not None
+        found = closest_path(name, info.variable_names(name))
+        assert found.rpartition("::")[2] == near.rpartition("::")[2]
+
+
+def test_answers_are_kept(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_index(monkeypatch, tmp_path)
+    monkeypatch.setattr(type_search, "_MIN_SEARCHED", 0)
+    expected = _meanings(path, _NAMES, ("work",))
+    monkeypatch.setattr(TypeSearch, "positions", None)  # nothing is searched
+    assert _meanings(path, _NAMES, ("work",)) == expected
+
+
+@pytest.mark.parametrize(
+    ("damage", "reported"),
+    [
+        pytest.param(b"", False, id="empty"),
+        pytest.param(b"\0" * 64, False, id="zeros"),
+        pytest.param(b"counter\tx\t\n", False, id="no number"),
+        pytest.param(b"counter\t1\n", False, id="a column is missing"),
+        pytest.param(b"\xff\t\t", False, id="bytes that are not UTF-8"),
+        pytest.param(b"counter\tffffff00000000\t", True, id="a unit that is not there"),
+    ],
+)
+def test_damaged_answers(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes, reported: bool
+) -> None:
+    _without_index(monkeypatch, tmp_path)
+    with ElfFile(str(path)) as elf, DebugInfo.of(elf) as info:
+        assert info is not None
+        key = info._files.main.sections.identity
+    cache.store(key, "variables", lambda: iter((damage,)))
+    if reported:
+        with pytest.raises(DwarfError, match="no unit"):
+            _meanings(path, ("counter",), ("other",))
+        return
+    (counter,) = _meanings(path, ("counter",), ("other",)).values()
+    assert counter is not None
+    assert counter.address
+
+
+def test_only_the_index_tells_of_many_variables_of_one_name(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _without_index(monkeypatch, tmp_path)
+    monkeypatch.setattr(variable_search, "_MAX_PLACES", 1)
+    with ElfFile(str(path)) as elf, DebugInfo.of(elf) as info:
+        assert info is not None
+        search = info._variable_search
+        assert len(search.find(VariableKind.LOCATED, "counter")) == 1
+        with pytest.raises(NotSearchable, match="many variables"):
+            search.find(VariableKind.LOCATED, "state")

@@ -1,0 +1,265 @@
+"""Variables by name without the index: their symbols and the bytes of their addresses.
+
+A variable that the linker has placed has a symbol. Its address stands in one entry of
+``.debug_info``, and searching these bytes is a hundred times as fast as reading all entries. Names
+without a symbol are searched as bytes, as types are.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from usdt.base.text import encoded, most_alike
+from usdt.demangle.demangle import demangle
+from usdt.dwarf.index.files import DiePosition
+from usdt.dwarf.index.type_search import NotSearchable
+from usdt.dwarf.types.variables import location_of
+from usdt.dwarf.units import cache
+from usdt.dwarf.units.constants import Op, VariableKind
+from usdt.dwarf.units.dies import Die
+from usdt.dwarf.units.errors import DAMAGE
+from usdt.elf.format import SHT_SYMTAB, STT_OBJECT, STT_TLS
+from usdt.elf.symbol_table import SymbolTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from usdt.dwarf.index.files import DebugFiles
+    from usdt.dwarf.index.index import DebugIndex
+    from usdt.dwarf.index.type_search import TypeSearch
+    from usdt.dwarf.units.units import UnitHeader
+
+__all__ = ("KnownVariables", "VariableSearch")
+
+_MAX_PLACES = 8  # addresses that are searched at once
+_MAX_ANSWERS = 1 << 14  # that are kept for later runs
+_KIND = "variables"  # of files of the cache
+_NO_VARIABLES = ("_ZZ", "_ZG", "_ZT")  # of functions, guards, virtual tables
+_LOCATED, _UNLOCATED = VariableKind.LOCATED, VariableKind.UNLOCATED
+
+
+class _Found(NamedTuple):
+    located: tuple[DiePosition, ...] = ()
+    unlocated: tuple[DiePosition, ...] = ()
+
+
+class VariableSearch:
+    """The variables of a file by name.
+
+    Args:
+        files: the files with the debug information.
+        search: the search in ``.debug_info``.
+    """
+
+    def __init__(self, files: DebugFiles, search: TypeSearch) -> None:
+        self._files = files
+        self._main = files.main
+        self._search = search
+        self._answers = _load(files)
+        self._known = len(self._answers)
+        self._likely: dict[str, dict[int, UnitHeader]] = {}
+
+    def find(self, kind: VariableKind, name: str) -> tuple[DiePosition, ...]:
+        """Return the positions of the variables of a kind with a qualified name.
+
+        A constant or a declaration is found only where no entry has an address.
+
+        Raises:
+            NotSearchable: only the index tells.
+        """
+        found = self._answers.get(name)
+        if found is None:
+            try:
+                found = self._answers[name] = self._find(name)
+            except DAMAGE as err:
+                raise NotSearchable(str(err)) from err  # the index says what is damaged
+        return found.located if kind is _LOCATED else found.unlocated
+
+    def names_like(self, name: str) -> list[str] | None:
+        """Return names of variables that are most like a name; None if the file has no symbols."""
+        if self._symbols is None:
+            return None
+        names = self._symbols.names_of((STT_OBJECT, STT_TLS), [(0, 1 << 64)])
+        last = name.rpartition("::")[2]
+        plain = (one for one in names if "." not in one and not one.startswith(_NO_VARIABLES))
+        return [demangle(one) for one in most_alike(last, plain)]
+
+    def close(self) -> None:
+        """Leave the answers to later runs, unless they took little; idempotent."""
+        if not self._search.is_costly or not self._known < len(self._answers) < _MAX_ANSWERS:
+            return
+        self._known = len(self._answers)
+        lines = [
+            "\t".join((name, *(",".join(f"{one.packed:x}" for one in part) for part in found)))
+            for name, found in self._answers.items()
+            if name.isprintable()
+        ]
+        text = encoded("\n".join(lines))
+        cache.store(self._main.sections.identity, _KIND, lambda: iter((text,)))
+
+    def _find(self, name: str) -> _Found:
+        self._search.check_searchable(name)
+        last = name.rpartition("::")[2]
+        if not last.isidentifier():
+            raise NotSearchable("a name with template arguments")
+        absent = self._search.is_absent(last if "<" in name else name)
+        self._search.check_complete()
+        if absent:
+            return _Found()
+        found = self._located(name)
+        return _Found(found) if found else self._unlocated(name)
+
+    # ------------------------------------------------------------ by address
+
+    @property
+    def _symbols(self) -> SymbolTable | None:
+        elf = self._main.sections.elf
+        tables = (SymbolTable(elf, one) for one in elf.sections if one.type == SHT_SYMTAB)
+        return next(tables, None)
+
+    def _located(self, name: str) -> tuple[DiePosition, ...]:
+        # Reads units with one of the addresses, until the entry of each address is found.
+        if self._symbols is None:
+            raise NotSearchable("no symbols")
+        rows = self._symbols.data_containing(name.rpartition("::")[2])
+        places = {row[1:] for row in rows if _may_name(row[0], name)}
+        if len(places) > _MAX_PLACES:
+            raise NotSearchable("many variables of one name")
+        patterns = {one: place[0] for place in places for one in self._patterns(*place)}
+        missing = set(patterns.values())  # addresses without an entry so far
+        told = set()  # of those, the ones in units that were read
+        seen: set[int] = set()  # units
+        found: list[DiePosition] = []
+        data = self._main.sections[".debug_info"]
+        for at in self._search.positions([*patterns]) if patterns else ():
+            told |= {place for one, place in patterns.items() if data[at : at + len(one)] == one}
+            unit = self._search.unit_at(at)
+            if unit[0] in seen:
+                continue
+            seen.add(unit[0])
+            located, placed = self._in_unit(*unit, name)
+            found += located
+            missing -= placed
+            if not missing:
+                break
+        # An entry inside a function has the others; or the file has no entry of them.
+        if missing - told:
+            raise NotSearchable("a variable whose entry does not have its address")
+        return tuple(found)
+
+    def _in_unit(
+        self, number: int, header: UnitHeader, name: str
+    ) -> tuple[list[DiePosition], set[int]]:
+        # The variables of a name in a unit, and the addresses of all that have its last part.
+        names = self._search.names_in(number, header)
+        if VariableKind.INSTANCE.value in names:
+            raise NotSearchable("variables whose names other entries have")
+        last = name.rpartition("::")[2]
+        found: list[DiePosition] = []
+        placed: set[int] = set()
+        for key, position in names.items():
+            if key.startswith(_LOCATED.value) and key.endswith(last):
+                place = location_of(Die(*self._files.locate(position), self._files.follow))
+                if place is not None:
+                    placed.add(place.address)
+                    found += [position] * (key == f"{_LOCATED.value}{name}")
+        return found, placed
+
+    def _patterns(self, address: int, kind: int) -> Iterator[bytes]:
+        # The location: DW_OP_addr and the address, or the offset in thread-local memory.
+        wide = self._main.sections.elf.bits == 64
+        number = struct.pack(f"{self._main.sections.mark}{'Q' if wide else 'I'}", address)
+        if kind != STT_TLS:
+            yield bytes((Op.ADDR,)) + number
+            return
+        for end in (Op.FORM_TLS_ADDRESS, Op.GNU_PUSH_TLS_ADDRESS):
+            yield bytes((Op.CONST8U if wide else Op.CONST4U,)) + number + bytes((end,))
+
+    # ------------------------------------------------------------ by name
+
+    def _unlocated(self, name: str) -> _Found:
+        last = name.rpartition("::")[2]  # the same in all scopes around a function
+        if last not in self._likely:
+            self._likely[last] = self._search.units_with_variables(last)
+        for number, header in self._likely[last].items():
+            names = self._search.names_in(number, header)
+            found = [names.get(f"{kind.value}{name}") for kind in (_LOCATED, _UNLOCATED)]
+            if any(found):
+                return _Found(*(() if one is None else (one,) for one in found))
+        return _Found()
+
+
+class KnownVariables:
+    """The variables of a file: by its index if there is one, else by a search.
+
+    Args:
+        known: returns the index that is in memory or cached, or None.
+        build: builds the index, for what a search does not find.
+        search: the search.
+    """
+
+    def __init__(
+        self,
+        known: Callable[[], DebugIndex | None],
+        build: Callable[[], DebugIndex],
+        search: VariableSearch,
+    ) -> None:
+        self._known = known
+        self._build = build
+        self._search = search
+
+    @property
+    def are_indexed(self) -> bool:
+        """True if asking for a name costs nearly nothing."""
+        return self._known() is not None
+
+    def find(self, kind: VariableKind, name: str) -> list[DiePosition]:
+        """Return the positions of the variables of a kind with a qualified name."""
+        index = self._known()
+        if index is None:
+            try:
+                return [*self._search.find(kind, name)]
+            except NotSearchable:
+                index = self._build()
+        return index.variables(kind, name)
+
+    def instances(self, name: str) -> list[DiePosition]:
+        """Return the variables whose names other entries have; [] if none is of this name."""
+        self.find(_LOCATED, name)
+        index = self._known()
+        return [] if index is None else index.instances()
+
+    def names_like(self, name: str) -> list[str]:
+        """Return names of variables with an address, perhaps only those most like another."""
+        index = self._known()
+        near = self._search.names_like(name) if index is None else None
+        return [*(index or self._build()).variable_names()] if near is None else near
+
+
+def _may_name(symbol: str, name: str) -> bool:
+    # True for x, x.lto_priv.0, _ZL1x and _ZN12_GLOBAL__N_11xE, but not for those of other scopes.
+    words = [one for one in name.split("::") if one.isidentifier()]
+    if not symbol.startswith(("_Z", "_R")):
+        return symbol.partition(".")[0] == words[-1]
+    if any(f"{len(encoded(word))}{word}" not in symbol for word in words):
+        return False
+    return not symbol.startswith(_NO_VARIABLES)
+
+
+def _load(files: DebugFiles) -> dict[str, _Found]:
+    data = cache.load(files.main.sections.identity, _KIND)
+    found: dict[str, _Found] = {}
+    lines = b"" if data is None else bytes(data)
+    for line in lines.decode("utf-8", "surrogateescape").split("\n"):
+        name, *parts = line.split("\t")
+        try:
+            positions = [
+                tuple(DiePosition.unpack(int(one, 16)) for one in part.split(",") if one)
+                for part in parts
+            ]
+        except ValueError:
+            return {}
+        if len(positions) == len(_Found._fields):
+            found[name] = _Found(*positions)
+    return found
