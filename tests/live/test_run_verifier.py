@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from pathlib import Path
 
 import pytest
 from skips import skip_or_fail
 
 import usdt
 from usdt.base.errors import NotSupported
+from usdt.bpf.rings.groups import ring_groups
 
 # Name → the body of BEGIN, and what it prints.
 _BODIES = {
@@ -83,3 +86,12 @@ def test_branches_and_loops(name: str) -> None:
         except NotSupported as err:
             skip_or_fail(err)
         assert " ".join(str(event.value) for event in program) == printed
+
+
+def test_a_record_is_little_work_for_the_verifier() -> None:
+    with usdt.run(f"interval:s:100 {{ {'print(1); ' * 100} }}"):
+        infos = [info.read_text() for info in Path("/proc/self/fdinfo").iterdir() if info.exists()]
+    found = re.findall(r"^verified_insns:\s*([0-9]+)$", "\n".join(infos), re.MULTILINE)
+    if not found:
+        skip_or_fail(NotSupported("verified_insns in fdinfo", (5, 16)))
+    assert max(map(int, found)) < 100 * (1000 if ring_groups().cpus <= 2 else 3000)

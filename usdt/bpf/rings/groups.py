@@ -66,6 +66,11 @@ class RingGroups:
     shift: int
     array_size: int = 0
 
+    @property
+    def cpus(self) -> int:
+        """CPUs that may share one buffer."""
+        return 1 << self.shift if self.count > 1 else _ALONE
+
 
 ONE_RING = RingGroups(1, 0)
 
