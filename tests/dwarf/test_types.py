@@ -277,7 +277,9 @@ def test_what_dwz_moved_to_a_shared_file_is_found(tmp_path: Path) -> None:
         with pytest.raises(BtfError) as caught:
             info.type_id("struct node")
         text = str(caught.value)
-        assert text.startswith(f"{programs[0]}: no type 'struct node': part of it was moved by dwz")
+        assert text.startswith(
+            f"{programs[0]}: no type 'struct node': part of the debug information was moved by dwz"
+        )
         assert f" to {shared} or /usr/lib/debug/.build-id/" in text
         assert "\n" not in text
 

@@ -167,3 +167,20 @@ def test_usdt_probes_name_variables_of_their_file() -> None:
         LanguageError, match=r"unknown name 'g_itn'; did you mean the variable g_int\?"
     ):
         plan(point, items, "g_itn")
+
+
+def test_a_missing_file_of_debug_information_is_named(tmp_path: Path) -> None:
+    path = built(tmp_path, "-O1", "-g", "-gdwarf-5", "-gsplit-dwarf", compiler="clang")
+    halves = [*tmp_path.glob("*.dwo")]
+    contents = halves[0].read_bytes()
+    for half in halves:
+        half.unlink()
+    gone = r"config is not known: part of the debug information is in \S*one.dwo, which was not"
+    with pytest.raises(LanguageError, match=gone):
+        planned(path, "work(config.a)")
+    with pytest.raises(LanguageError, match="did you mean the variable counter"):
+        planned(path, "other(countre)")
+    for half in halves:
+        half.write_bytes(contents[:200])
+    with pytest.raises(LanguageError, match=r"one.dwo is damaged or of another build"):
+        planned(path, "work(config.a)")

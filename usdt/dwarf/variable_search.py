@@ -76,6 +76,11 @@ class VariableSearch:
                 raise NotSearchable(str(err)) from err  # the index says what is damaged
         return found.located if kind is _LOCATED else found.unlocated
 
+    @property
+    def lacks_files(self) -> bool:
+        """True if a part of the debug information was not found."""
+        return bool(self._files.missing_file)
+
     def names_like(self, name: str) -> list[str] | None:
         """Return names of variables that are most like a name; None if the file has no symbols."""
         if self._symbols is None:
@@ -233,8 +238,10 @@ class KnownVariables:
     def names_like(self, name: str) -> list[str]:
         """Return names of variables with an address, perhaps only those most like another."""
         index = self._known()
-        near = self._search.names_like(name) if index is None else None
-        return [*(index or self._build()).variable_names()] if near is None else near
+        near = self._search.names_like(name) if index is None or self._search.lacks_files else None
+        if index is None and near is not None:
+            return near
+        return [*(index or self._build()).variable_names(), *(near or ())]
 
 
 def _may_name(symbol: str, name: str) -> bool:

@@ -155,7 +155,7 @@ class FileVariables(Closeable):
         place = self._place_of(found[0].name, found)
         why = "the file has no debug information"
         if self._debug is not None:
-            why = "the debug information does not have it"
+            why = self._debug.missing_reason or "the debug information does not have it"
         return _address_only(name, self._fetch(place, code), why, max(one.size for one in found))
 
     def _search(self, name: str) -> list[ElfSymbol]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from usdt.base.errors import ElfError
@@ -32,6 +33,7 @@ __all__ = ("DebugFiles", "DiePosition")
 
 # A packed position: unit number << 32 | section << 30 | offset.
 _UNIT_SHIFT, _SECTION_SHIFT = 32, 30
+_PART = "part of the debug information"
 _SECTIONS = {section.value: section for section in SplitSection}
 
 
@@ -194,8 +196,15 @@ class DebugFiles:
         """A clause with the missing file and its searched paths, for messages."""
         if self._missing_shared is not None:
             first, second = self._missing_shared
-            return f"part of it was moved by dwz to {first} or {second}, and neither is that file"
-        return f"part of it is in {self.missing}, which was not found, nor a package (.dwp)"
+            return f"{_PART} was moved by dwz to {first} or {second}, and neither is that file"
+        found = (path for path in self._split.searched if self._exists(path))
+        path = next(found, None)
+        if path is not None:
+            return f"{_PART} is in {self.missing}, but {path} is damaged or of another build"
+        return f"{_PART} is in {self.missing}, which was not found, nor a package (.dwp)"
+
+    def _exists(self, path: str) -> bool:
+        return any(os.path.lexists(root + path) for root in self._roots)
 
     def follow(self, unit: Unit, raw: FormValue) -> tuple[Unit, int] | None:
         """Return unit and position of the entry that a reference points to.

@@ -119,6 +119,7 @@ class SplitUnits:
 
     Attributes:
         missing: the first ``.dwo`` file that was not found; None if all were.
+        searched: the paths at which it was searched, a package's first.
     """
 
     def __init__(self, path: str, opener: Opener) -> None:
@@ -130,6 +131,7 @@ class SplitUnits:
         self._halves: dict[int, Unit] = {}
         self._types: dict[int, SplitTypes] = {}
         self.missing: str | None = None
+        self.searched: list[str] = []
 
     def close(self) -> None:
         """Close every file; idempotent."""
@@ -166,7 +168,9 @@ class SplitUnits:
         if found is None:
             found = self._from_package(unit, number) or self._from_dwo(unit, name, number)
             if found is None:
-                self.missing = self.missing or name
+                if self.missing is None:
+                    self.missing = name
+                    self.searched = [f"{self._path}.dwp", *self._dwo_paths(unit, name)]
                 return unit
             self._halves[number] = found
         return found
@@ -187,11 +191,7 @@ class SplitUnits:
     def _from_dwo(self, unit: Unit, name: str, number: int) -> Unit | None:
         if len(self._files) >= _MAX_FILES:
             return None
-        compiled = unit.text(unit.root, At.COMP_DIR)
-        beside = os.path.dirname(self._path)  # noqa: PTH120
-        paths = [f"{beside}/{os.path.basename(name)}"]  # noqa: PTH119
-        paths.insert(0, name if name.startswith("/") else f"{compiled}/{name}")
-        for elf in self._opener(paths):
+        for elf in self._opener(self._dwo_paths(unit, name)):
             file = DebugFile(DebugSections(elf))
             units = (
                 one for one in file.headers if one.kind not in (UnitType.TYPE, UnitType.SPLIT_TYPE)
@@ -204,6 +204,12 @@ class SplitUnits:
             file.close()
             elf.close()
         return None
+
+    def _dwo_paths(self, unit: Unit, name: str) -> list[str]:
+        compiled = unit.text(unit.root, At.COMP_DIR)
+        beside = os.path.dirname(self._path)  # noqa: PTH120
+        named = name if name.startswith("/") else f"{compiled}/{name}"
+        return [named, f"{beside}/{os.path.basename(name)}"]  # noqa: PTH119
 
     def _from_package(self, unit: Unit, number: int) -> Unit | None:
         if not self._package_searched:
