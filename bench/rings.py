@@ -29,12 +29,15 @@ def rings(records: int, rounds: int) -> None:
         rounds: measurements of each.
     """
     from usdt.bpf.rings.array_rings import can_use_array  # noqa: PLC0415 - --help does not pay
+    from usdt.bpf.rings.groups import ONE_RING  # noqa: PLC0415
 
     records = min(records, _SIZE // 2 // (_RECORD + 8))
     print(f"ring buffers: {records:,} records of {_RECORD} bytes from each CPU, of {rounds} rounds")
     cpus = len(os.sched_getaffinity(0))
     for writers, count in ((1, 1), (2, 1), (2, 2))[: 3 if cpus > 1 else 1]:
-        kinds = [_in_kernel_rings, _in_array] if can_use_array(_SIZE) else [_in_kernel_rings]
+        kinds = (
+            [_in_kernel_rings, _in_array] if can_use_array(ONE_RING, _SIZE) else [_in_kernel_rings]
+        )
         times: dict[Any, list[float]] = {kind: [] for kind in kinds}
         for _ in range(rounds):
             for kind, found in times.items():

@@ -32,7 +32,7 @@ _CPUS = sorted(os.sched_getaffinity(0))[:2]
 def _rings(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     # Several, in an array where the machine has that: or the kernel's, as on other machines.
     if "kernel" in request.param:
-        monkeypatch.setattr(session, "can_use_array", lambda _: False)
+        monkeypatch.setattr(session, "can_use_array", lambda *_: False)
     cpus = max(*read_cpu_list("possible"), 1) + 1
     groups = ONE_RING if "one" in request.param else RingGroups(cpus, 0)
     for module in (record, action):

@@ -43,7 +43,7 @@ from usdt.bpf.rings.ringbuf import TAKE, RingBuffer, RingMemory, committed_size
 if TYPE_CHECKING:
     from usdt.base.closeable import FD
     from usdt.bpf.maps import Map
-    from usdt.bpf.rings.groups import TakenRecords
+    from usdt.bpf.rings.groups import RingGroups, TakenRecords
 
 __all__ = ("HEAD", "POSITIONS", "TAIL", "ArrayRing", "ArrayRings", "can_use_array")
 
@@ -52,13 +52,22 @@ POSITIONS = 256  # bytes of the positions of a ring buffer
 _MMAPABLE = 1 << 10  # BPF_F_MMAPABLE
 #: The verifier lets programs add up to 512 MiB to an address (BPF_MAX_VAR_OFF).
 _MOST = 1 << 28
-_BELL = 4096
+_SHARING = 4  # CPUs
+_BELL = 4096  # bytes
 _ZEROS = memoryview(bytes(TAKE))
 
 
-def can_use_array(size: int) -> bool:
-    """Whether programs of this kernel can write to ring buffers of so many bytes in an array."""
-    return PROCESS_MACHINE == "x86_64" and size <= _MOST and features.have_fetching_atomics()
+def can_use_array(groups: RingGroups, size: int) -> bool:
+    """Whether ring buffers of ``size`` bytes each can be in an array, by kernel and machine.
+
+    Not if many CPUs share one: their exchanges would fail one another's.
+    """
+    return (
+        PROCESS_MACHINE == "x86_64"
+        and groups.cpus <= _SHARING
+        and groups.count * size <= _MOST
+        and features.have_fetching_atomics()
+    )
 
 
 class ArrayRings(Closeable):

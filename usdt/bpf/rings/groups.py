@@ -68,7 +68,7 @@ class RingGroups:
 
     @property
     def cpus(self) -> int:
-        """CPUs that may share one buffer."""
+        """How many CPUs may share one of them."""
         return 1 << self.shift if self.count > 1 else _ALONE
 
 

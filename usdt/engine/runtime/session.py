@@ -256,9 +256,10 @@ class BpfSession(Pollable):
         self.close()
 
 
-def _ring_buffers(size: int, groups: RingGroups) -> ArrayRings | RingBuffer | RingBuffers:
+def _ring_buffers(size: int, action: ActionEmitter) -> ArrayRings | RingBuffer | RingBuffers:
+    groups = action.groups
     each = size_of_each(size, groups.count)
-    if can_use_array(each * groups.count):
+    if action.writes_to_arrays and can_use_array(groups, each):
         return ArrayRings(each, groups.count, EVENTS)
     if groups.count > 1:
         return RingBuffers(size, groups.count, EVENTS)
@@ -311,11 +312,11 @@ class RingBufferSession(BpfSession):
             copies=StackCopies(unwind, stack_bytes),
         )
         self._decoder = form if isinstance(form, RecordConsumer) else Decoder(form)
-        groups = action.groups
-        self._ring = _ring_buffers(buffer, groups)
+        self._ring = _ring_buffers(buffer, action)
         maps = {EVENTS: self._ring.map}
         if isinstance(self._ring, ArrayRings):
             maps[BELL] = self._ring.bell.map
+            groups = action.groups
             action = action.into(RingGroups(groups.count, groups.shift, self._ring.size))
         try:
             super().__init__(

@@ -251,9 +251,11 @@ class ActionEmitter(Protocol):
 
     Attributes:
         shares_code: whether it emits the action of a variant with ``in_row``.
+        writes_to_arrays: whether it writes to ring buffers in an array where the kernel can that.
     """
 
     shares_code: bool = False
+    writes_to_arrays: bool = False
 
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
@@ -266,7 +268,7 @@ class ActionEmitter(Protocol):
         return ONE_RING
 
     def into(self, groups: RingGroups) -> ActionEmitter:
-        """Return the action that writes to ring buffers that are shared and placed so."""
+        """Return the action that writes to ring buffers in an array."""
         del groups
         return self
 

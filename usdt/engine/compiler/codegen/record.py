@@ -68,6 +68,7 @@ class RecordAction(ActionEmitter):
     """The action that writes a record."""
 
     shares_code = True
+    writes_to_arrays = True
 
     def __init__(self, groups: RingGroups | None = None) -> None:
         self._groups = groups

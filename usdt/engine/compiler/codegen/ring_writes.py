@@ -3,13 +3,13 @@
 In an array (:mod:`usdt.bpf.rings.array_rings`), a record is reserved thus, with the offset in the
 data behind each position:
 
-    again:  tail, then head         a head that is read first may be behind the tail
+    again:  head, then tail         a tail that is read first may be too old: no space, it seems
             does the record fit before the end of the data?   no: it begins at the start, and what
                                     is left before the end becomes a discarded record
-            is there space?         no: again
+            is there space?         no: the hit is lost
             head: compare and exchange                        another hit was faster: again
 
-The attempts are bounded: without space, the last one ends at the label of lost hits.
+The attempts are bounded. The verifier goes through each of them, for each record of a program.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ("BELL", "EVENTS", "RingWriter")
 
 BELL = "bell"  # the ring buffer of the kernel that wakes the reader of an array
 EVENTS = "events"  # the ring buffer, the array of those of groups of CPUs, or the array with them
-# More than hits can interrupt or outrun one another, by the CPUs that share a buffer. The verifier
-# goes through each attempt of each record: 1000 that differ take it 2.4 s with 32, 0.9 s with 8.
-_FEWEST_ATTEMPTS, _ATTEMPTS_PER_CPU, _MOST_ATTEMPTS = 8, 4, 32
+# More than hits of a CPU interrupt one another, and than other CPUs outrun one: of two that hit a
+# uprobe all the time, one of five attempts fails.
+_ATTEMPTS_PER_CPU = 8
 _WAKEUP = 0  # flags: wake the reader if it has read all earlier records
 
 
@@ -107,30 +107,29 @@ class RingWriter:
         asm, size, record = self._asm, self._groups.array_size, self._record
         total = self._total
         again, retry, wrap, reserved = map(asm.new_label, ("again", "retry", "wrap", "reserved"))
+        done = asm.new_label("done")
         self._positions(R1, 0, full)
-        attempts = min(_ATTEMPTS_PER_CPU * self._groups.cpus, _MOST_ATTEMPTS)
-        asm.mov(record, max(attempts, _FEWEST_ATTEMPTS))
+        asm.mov(record, _ATTEMPTS_PER_CPU * self._groups.cpus)
         asm.label(again)
-        asm.load(R3, R1, TAIL)
         asm.load(R0, R1, HEAD)
+        asm.load(R3, R1, TAIL)
         asm.mov(R5, R0)
         asm.alu(Alu.AND, R5, size - 8)
         asm.jump(Jump.GT, R5, size - total, wrap)
         asm.mov(R4, R0)
         asm.add(R4, total)
-        self._advance(retry)
+        self._advance(retry, full)
         self._data(record)
         asm.add(record, R5)
         asm.label(reserved)
         asm.store(record, 4, R0, 4)
         asm.add(record, HEADER)
-        done = asm.new_label("done")
         asm.goto(done)
         asm.label(wrap)
         asm.mov(R4, R0)
         asm.alu(Alu.SUB, R4, R5)
         asm.add(R4, size + total)
-        self._advance(retry)
+        self._advance(retry, full)
         self._data(record)
         asm.mov(R4, record)
         asm.add(R4, R5)
@@ -149,12 +148,13 @@ class RingWriter:
         # Bytes with the header.
         return HEADER + -(-self._size // 8) * 8
 
-    def _advance(self, retry: str) -> None:
-        # Sets the head to r4 if there is space up to it.
+    def _advance(self, retry: str, full: str) -> None:
+        # Sets the head to r4 if there is space up to it. If the head has moved meanwhile, the tail
+        # may be beyond r0: the space is more than there is, and the exchange fails.
         asm = self._asm
         asm.mov(R2, R4)
         asm.alu(Alu.SUB, R2, R3)
-        asm.jump(Jump.GT, R2, self._groups.array_size, retry)
+        asm.jump(Jump.SGT, R2, self._groups.array_size, full)
         asm.mov(R2, R0)
         asm.compare_exchange(R1, HEAD, R4)
         asm.jump(Jump.NE, R0, R2, retry)

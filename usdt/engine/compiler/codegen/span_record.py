@@ -26,6 +26,8 @@ _NUMBER = 20  # offset of the number of the variant in a record
 class SpanAction(ActionEmitter):
     """The action of the end of a span."""
 
+    writes_to_arrays = True
+
     def __init__(self, groups: RingGroups = ONE_RING) -> None:
         self._groups = groups
 

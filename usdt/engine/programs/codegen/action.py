@@ -118,6 +118,9 @@ def _take_object(asm: Assembler, none: str) -> None:
 class ProgramAction(ActionEmitter):
     """An emitter of the bodies of probes.
 
+    A program may print at hundreds of places, each a record. Where they are in an array, the
+    verifier takes ten times as long for a record: the kernel's ring buffers serve here.
+
     Args:
         atomics: whether the kernel has atomic instructions that return the previous value.
 
@@ -127,18 +130,12 @@ class ProgramAction(ActionEmitter):
 
     def __init__(self, *, atomics: bool) -> None:
         self._atomics = atomics
-        self._groups: RingGroups | None = None
         self.bodies: dict[int, ProbeBody] = {}
 
     @property
     def groups(self) -> RingGroups:
         """How the CPUs of this machine share ring buffers."""
-        return self._groups or ring_groups()
-
-    def into(self, groups: RingGroups) -> ProgramAction:
-        """Return this action, which writes to these ring buffers from now on."""
-        self._groups = groups
-        return self
+        return ring_groups()
 
     def emit(
         self, asm: Assembler, variant: ProgramVariant, labels: Labels, *, sleepable: bool
