@@ -236,6 +236,20 @@ def test_the_name_of_the_thread_is_a_value(
     assert at_once.count(b"thread 0") == 2 * len(range(0, 500, threads))
 
 
+@forms
+@pytest.mark.parametrize("items", ["arg7", "arg7, comm", "hex(arg7)"])
+@pytest.mark.parametrize("run", [1, 50, 700, 4095, 4096], ids="{} hits in a row".format)
+def test_threads_that_take_turns(form: Callable[[], Formatter], items: str, run: int) -> None:
+    made = plan(items, EVERY_TYPE)
+    hits = [
+        hit([n % 7], time=SECOND + n, tid=n // run % 3, comm=b"thread %d" % (n // run % 3))
+        for n in range(5000)
+    ]
+    one_by_one, at_once, batches = both(form, made, b"".join(hits))
+    assert at_once == one_by_one
+    assert all(isinstance(one, Lines) for one in batches)
+
+
 ITEMS = (
     *(f"arg{number}" for number in range(13)),
     *("hex(arg7)", "hex(arg3)", "comm", "pid", "tid", "uid", "cpu", "ppid", "cgroup", "func"),

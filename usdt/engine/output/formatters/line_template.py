@@ -20,7 +20,7 @@ from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from usdt.bpf.rings.ringbuf import HEADER
+from usdt.bpf.rings.ringbuf import HEADER, run_length
 from usdt.engine.compiler.record.columns import WORD, FloatColumn, padded
 from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.compiler.value_names import ValueNames
@@ -30,7 +30,7 @@ from usdt.engine.output.output_file import Lines
 from usdt.engine.output.wall_clock import TENTH, WallClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from usdt.engine.compiler.record.layout import RecordLayout
 
@@ -42,6 +42,7 @@ _TIME_WORD = HEADER // WORD
 _CONTEXT_WORDS = range(_KEY.start // WORD, _KEY.stop // WORD)
 _BITMAP_WORD = _KEY.stop // WORD
 _TURN = 64  # records of a tenth of a second, on average, for which blocks are worth it
+_CHANGE = 512  # records of a context, on average, of which lines are made apart
 _UNITS = 1 << 10  # lines of contexts that are kept
 
 
@@ -93,11 +94,12 @@ class LineTemplate:
         ranks = [part.rank for part in parts if part.rank >= 0]
         self._clear = [rank for rank in ranks if rank != _CONTEXT]
         # Where threads alternate, the text of the thread is a value as well, if that has one place.
-        made = _MADE in ranks
-        self._columns = _value_names(layout, ranks) if made else []
+        self._made = _MADE in ranks
+        by_column = self._made or ranks.count(_CONTEXT) > 1
+        self._columns = _value_names(layout, ranks) if by_column else []
         timed = len({_TIME, _CLOCK}.intersection(ranks))
         self._keyed = [*self._columns[:timed], "key", *self._columns[timed:]]
-        self._alternates = _CONTEXT in ranks and (made or ranks == sorted(set(ranks)))
+        self._alternates = _CONTEXT in ranks and (by_column or ranks == sorted(set(ranks)))
         self._both = timed == 2
         self._width = len(ranks)
         self._place = ranks.index(_CONTEXT) if _CONTEXT in ranks else 0
@@ -106,7 +108,7 @@ class LineTemplate:
         self._mixed_format = _record_code(layout, ranks, "32s", iso=iso)
         self._structs: dict[tuple[str, int], struct.Struct] = {}
         self._units: dict[tuple[bytes | None, tuple[str, str]], bytes] = {}
-        self._texts = _Texts()
+        self._texts = {one.context: _Texts(one.context) for one in parts if one.rank == _CONTEXT}
 
     @classmethod
     def of(cls, layout: RecordLayout, source: str, names: Mapping[str, Any]) -> LineTemplate | None:
@@ -144,14 +146,20 @@ class LineTemplate:
             return self._lines(records, count, contexts)
         times = memoryview(records).cast("Q")[_TIME_WORD :: self._words]
         starts = _turns(times, count, clock)
+        return self._joined(records, [*starts, count], contexts) if starts else None
+
+    def _joined(
+        self, records: bytes, bounds: Sequence[int], contexts: Mapping[bytes, Any]
+    ) -> Lines | None:
+        # The lines of parts of records.
         size = self._words * WORD
-        found = Lines([], count)
-        for start, end in itertools.pairwise([*starts, count]):
+        found = Lines([], bounds[-1])
+        for start, end in itertools.pairwise(bounds):
             made = self._lines(records[start * size : end * size], end - start, contexts)
             if made is None:
                 return None
             found += made
-        return found if starts else None
+        return found
 
     def _lines(self, records: bytes, count: int, contexts: Mapping[bytes, Any]) -> Lines | None:
         # The lines of records whose times of day are in one tenth of a second.
@@ -160,8 +168,10 @@ class LineTemplate:
         if self._bitmap and (words[_BITMAP_WORD] or not _equal(words[_BITMAP_WORD::step])):
             return None
         alternate = not all(_equal(words[word::step]) for word in _CONTEXT_WORDS)
-        if alternate and not self._alternates:
-            return None
+        if alternate:
+            starts = _changes(words, step, count)
+            if starts or not self._alternates:
+                return self._joined(records, [*starts, count], contexts) if starts else None
         around = ("", "")
         if self._clock is not None:
             begin, *texts = self._clock.tenth(words[_TIME_WORD], iso=self._iso)
@@ -174,12 +184,13 @@ class LineTemplate:
                 words[0::step] = words[_TIME_WORD::step]
             words[_TIME_WORD::step] = memoryview(digits).cast("Q")
         if alternate:
-            self._texts.contexts = contexts
+            for kept in self._texts.values():
+                kept.contexts = contexts
             arrange: Callable[[Any], tuple[Any, ...]] | None = (
                 partial(self._arranged, keys=True) if self._columns else self._with_texts
             )
         else:
-            arrange = partial(self._arranged, keys=False) if self._columns else None
+            arrange = partial(self._arranged, keys=False) if self._made else None
         unit = self._unit(None if alternate else records[_KEY], around, contexts)
         code = self._mixed_format if alternate else self._format
         pieces: list[bytes] = []
@@ -204,7 +215,7 @@ class LineTemplate:
         # The row of a block with the texts of contexts in place of their keys.
         found, width, place = list(row), self._width, self._place
         keys = row[place::width]
-        found[place::width] = map(self._texts.of(self._text), keys)
+        found[place::width] = map(self._texts[self._text].__getitem__, keys)
         return tuple(found)
 
     def _arranged(self, row: tuple[Any, ...], *, keys: bool) -> tuple[Any, ...]:
@@ -218,7 +229,7 @@ class LineTemplate:
             if part.make is not None:
                 values: Iterable[Any] = part.make(*(column[name] for name in part.names))
             elif part.rank == _CONTEXT:
-                values = map(self._texts.of(part.context), column["key"])
+                values = map(self._texts[part.context].__getitem__, column["key"])
             else:
                 values = column[_name(part.rank)]
             found[at :: len(shown)] = values
@@ -256,27 +267,20 @@ class LineTemplate:
         return made
 
 
-class _Texts:
-    # The encoded texts of contexts. A context has several: a line may show the command twice, in
-    # its head and as a value.
+class _Texts(dict[bytes, bytes]):
+    # The encoded texts of contexts with an index. A context has several: a line may show the
+    # command twice, in its head and as a value.
     contexts: Mapping[bytes, Any]
 
-    def __init__(self) -> None:
-        self._kept: dict[int, dict[bytes, bytes]] = {}
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self._index = index
 
-    def of(self, index: int) -> Callable[[bytes], bytes]:
-        # A function that returns the text with this index by the key of its context.
-        kept = self._kept.setdefault(index, {})
-
-        def find(key: bytes) -> bytes:
-            found = kept.get(key)
-            if found is None:
-                if len(kept) >= _UNITS:
-                    kept.clear()
-                found = kept[key] = _encoded(self.contexts[key][index])
-            return found
-
-        return find
+    def __missing__(self, key: bytes) -> bytes:
+        if len(self) >= _UNITS:
+            self.clear()
+        found = self[key] = _encoded(self.contexts[key][self._index])
+        return found
 
 
 class _Parser(ast.NodeTransformer):
@@ -433,6 +437,19 @@ def _turns(times: memoryview, count: int, clock: WallClock) -> list[int]:
         if end == count:
             return starts
         starts.append(end)
+    return []
+
+
+def _changes(words: memoryview, step: int, count: int) -> list[int]:
+    # Where the context changes among records of several; none if it often does.
+    starts = [0]
+    while len(starts) <= 1 + count // _CHANGE:
+        at, left = starts[-1], count - starts[-1]
+        for word in _CONTEXT_WORDS:
+            left = run_length(words, at * step + word, step, left)
+        if at + left == count:
+            return starts
+        starts.append(at + left)
     return []
 
 
