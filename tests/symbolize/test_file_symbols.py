@@ -227,7 +227,8 @@ def test_addresses_with_one_answer_are_found_together(teller: Path) -> None:
         with FileSymbols(str(path)) as symbols, FileSymbols(str(path)) as fresh:
             for _ in range(2000):
                 address = chance.randrange(0x8000) + (symbols.code_start or (0, 0))[1]
-                low, high, symbol, name = symbols.span(address)
+                low, high, symbol, name, start = symbols.span(address)
+                assert start == (symbol.address if symbol else 0)
                 assert low <= address < high
                 assert bool(name) == (symbol is not None)
                 for one in (low, high - 1, chance.randrange(low, high)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -15,8 +17,10 @@ from processes import until
 from skips import need_program, requires_root
 from symbol_programs import TELLER, compiled, running, told
 
+from usdt.demangle.demangle import demangle
 from usdt.engine.output.frames import Frame
-from usdt.symbolize import FileSymbols, Symbolizer
+from usdt.procfs.maps import read_maps
+from usdt.symbolize import FileSymbols, Symbolizer, file_symbols
 from usdt.symbolize.perfmap import PerfMap
 
 
@@ -100,6 +104,32 @@ def test_a_return_address_at_a_start_behind_no_function_belongs_to_it(teller: Pa
         assert [(one.symbol, one.offset, one.link_address) for one in found] == [
             (symbol.name, 0, one) for one in alone if (symbol := file.find(one))
         ]
+
+
+@pytest.mark.parametrize("blocks", [1 << 8, 1 << 18], ids=["blocks that share places", "many"])
+def test_frames_do_not_depend_on_what_was_looked_up_before(
+    blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_symbols, "_MAX_BLOCKS", blocks)
+    chance = random.Random(5)
+    code = [one for one in read_maps(os.getpid()) if one.executable and one.inode]
+    sizes = [one.end - one.start for one in code]
+    chosen = chance.choices(code, sizes, k=3000)
+    # Near each other, so that some are at the ends of functions and on both sides of them
+    starts = [chance.randrange(one.start + 1, one.end - 33) for one in chosen]
+    addresses = [0, *(start + step for start in starts for step in (0, 1, 16, 33))]
+    with Symbolizer() as symbolizer, contextlib.ExitStack() as stack:
+        _, *found = symbolizer.frames(os.getpid(), addresses)
+        for _ in range(6):  # some of them are kept
+            assert symbolizer.frames(os.getpid(), addresses)[1:] == found
+        paths = {Path(one.path).name: one.path for one in code}
+        files = {name: stack.enter_context(FileSymbols(path)) for name, path in paths.items()}
+        for address, frame in zip(addresses[1:], found, strict=True):
+            assert frame.address == address
+            file, link = files[frame.module], frame.link_address
+            symbol = file.find(link - 1) or file.find(link)
+            name, start = ("", 0) if symbol is None else (demangle(symbol.name), symbol.address)
+            assert (frame.symbol, frame.offset) == (name, link - start)
 
 
 def test_a_deleted_program(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from usdt.dwarf.lines.source_lines import SourceLines, SourceLocation
     from usdt.elf.format import Segment
     from usdt.elf.symbol_table import ElfSymbol, Span
+    from usdt.engine.output.frames import Frame
     from usdt.symbolize.sources.build_id_files import BuildIdFiles
     from usdt.unwind.frame_table import FrameTable
 
@@ -36,9 +37,18 @@ __all__ = ("FileSymbols", "NamedSpan")
 
 _PAGE = 4096
 _MAX_SPANS = 1 << 16  # functions, and gaps between them, that are kept
+#: Addresses that differ only in these low bits are of one block.
+BLOCK_BITS = 5
+_FIRST_BLOCKS = 1 << 8  # places for blocks
+_MAX_BLOCKS = 1 << 18
+_BLOCKS_PER_SPAN = 16  # places, at least: functions have some hundred bytes
+_MAX_FILLED = 1 << 12  # blocks of one span, which may be a gap without an end
 
-# Addresses from the first to below the second have this symbol, and this demangled name or "".
-NamedSpan = tuple[int, int, "ElfSymbol | None", str]
+# Addresses from the first to below the second have this symbol, and this demangled name or "". The
+# last is the symbol's address, or 0.
+NamedSpan = tuple[int, int, "ElfSymbol | None", str, int]
+
+_NOWHERE: NamedSpan = (0, 0, None, "", 0)
 
 
 class FileSymbols(Closeable):
@@ -54,6 +64,9 @@ class FileSymbols(Closeable):
     Attributes:
         spans: what :meth:`span` has found, sorted by the first addresses.
         starts: these addresses.
+        blocks: for each block of addresses the span that was found there last, if any. Blocks whose
+            numbers have the same bits of ``mask`` share a place.
+        mask: the number of places less one.
 
     Raises:
         ElfError: the file is not an ELF file, or damaged.
@@ -105,6 +118,8 @@ class FileSymbols(Closeable):
         # Frames of all processes that run the file are of fewer functions than addresses.
         self.starts: list[int] = []
         self.spans: list[NamedSpan] = []
+        self.blocks: list[NamedSpan] = [_NOWHERE] * _FIRST_BLOCKS
+        self.mask = _FIRST_BLOCKS - 1
 
     def close(self) -> None:
         """Unmap every file; idempotent."""
@@ -183,22 +198,37 @@ class FileSymbols(Closeable):
     def span(self, address: int) -> NamedSpan:
         """Return the same and its name, with addresses around it that have the same answer."""
         at = bisect.bisect_right(self.starts, address) - 1
-        if at >= 0:
-            found = self.spans[at]
-            if address < found[1]:
-                return found
-        return self._add(self._symbols.span(address))
+        found = self.spans[at] if at >= 0 else _NOWHERE
+        if address >= found[1]:
+            found = self._add(self._symbols.span(address))
+        self.blocks[address >> BLOCK_BITS & self.mask] = found
+        return found
 
     def _add(self, span: Span) -> NamedSpan:
         low, high, symbol = span
-        found = low, high, symbol, "" if symbol is None else demangle(symbol.name)
+        name, start = ("", 0) if symbol is None else (demangle(symbol.name), symbol.address)
+        found = low, high, symbol, name, start
         if len(self.starts) >= _MAX_SPANS:
             self.starts.clear()
             self.spans.clear()
         at = bisect.bisect_right(self.starts, low)
         self.starts.insert(at, low)
         self.spans.insert(at, found)
+        if len(self.spans) * _BLOCKS_PER_SPAN > len(self.blocks) < _MAX_BLOCKS:
+            self.blocks = [_NOWHERE] * (2 * len(self.blocks))
+            self.mask = len(self.blocks) - 1
+            for one in self.spans:
+                self._fill(one)
+        else:
+            self._fill(found)
         return found
+
+    def _fill(self, span: NamedSpan) -> None:
+        # Where two spans meet, one has the block, and the other is searched for.
+        first, last = span[0] >> BLOCK_BITS, span[1] - 1 >> BLOCK_BITS
+        blocks, mask = self.blocks, self.mask
+        for block in range(first, min(last, first + min(mask >> 1, _MAX_FILLED)) + 1):
+            blocks[block & mask] = span
 
     def variable(self, name: str) -> int | None:
         """Return the link-time address of a variable that the file exports."""
@@ -242,6 +272,28 @@ class FileSymbols(Closeable):
             return []
         lines, bias = self._lines
         return lines.at(address + bias)
+
+    def with_lines(self, frame: Frame, address: int) -> tuple[Frame, ...]:
+        """Return a frame with its source line, after those of functions inlined there.
+
+        ``address`` is the link-time address whose line is wanted.
+        """
+        locations = self.locations(address)
+        if not locations:
+            return (frame,)
+        *inlined, own = locations
+        return (
+            *(
+                frame._replace(
+                    symbol=demangle(one.function) or "??",  # as addr2line prints it
+                    file=one.file,
+                    line=one.line,
+                    inlined=True,
+                )
+                for one in inlined
+            ),
+            frame._replace(file=own.file, line=own.line),
+        )
 
     def take_notices(self) -> list[str]:
         """Return the messages about the debug information since the last call."""

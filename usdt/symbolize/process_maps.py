@@ -6,11 +6,11 @@ so every field of a snapshot is checked.
 
 from __future__ import annotations
 
-import bisect
 import functools
 import os
 import re
 import time
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 from usdt.arch.unwind_rows import CodeRange
@@ -22,11 +22,14 @@ from usdt.procfs.maps import Mapping
 from usdt.procfs.memory import read_memory
 from usdt.runtimes.jit_maps import JavaProcess
 from usdt.symbolize.file_cache import MAX_VDSO
+from usdt.symbolize.file_symbols import BLOCK_BITS
 from usdt.symbolize.maps_history import MAX_GENERATIONS, MapsHistory
 from usdt.symbolize.perfmap import PerfMap
 from usdt.unwind.unwinder import RETURN_PROBES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from usdt.procfs.mapped_files import FileId
     from usdt.symbolize.file_cache import FileCache
     from usdt.symbolize.file_symbols import FileSymbols
@@ -40,6 +43,7 @@ _MAX_RECORDED = 1 << 16  # mappings of a snapshot
 _MAX_ADDRESS = 1 << 64
 _VDSO = ((0, 0), 0)  # the key of the vDSO, in place of a file's device and inode
 
+_make = tuple.__new__  # Frame's own __new__ takes twice as long
 FrameCache = dict[int, tuple[Frame, ...]]
 MappedSymbols = tuple[Mapping, "FileSymbols | None"]
 
@@ -52,10 +56,11 @@ class Place:
         bias: what to subtract from them.
         mapping: the current mapping that they are in.
         file: its symbols.
+        file_id: what identifies the file.
         module: its name in frames.
     """
 
-    __slots__ = ("bias", "end", "file", "mapping", "module", "start")
+    __slots__ = ("bias", "end", "file", "file_id", "mapping", "module", "start")
 
     def __init__(
         self, bounds: tuple[int, int], bias: int, mapping: Mapping, file: FileSymbols
@@ -64,7 +69,13 @@ class Place:
         self.bias = bias
         self.mapping = mapping
         self.file = file
+        self.file_id = file.file_id
         self.module = module_name(mapping.path)
+
+
+# Follows the other places, so that it is found where no place begins before an address.
+_NO_PLACE = Place.__new__(Place)
+_NO_PLACE.start = _NO_PLACE.end = 0
 
 
 @functools.lru_cache(maxsize=_MAX_MODULES)
@@ -108,7 +119,7 @@ class ProcessMaps:
         self._cache = cache
         self._files: dict[FileId, FileSymbols | None] = {}
         self._starts: list[int] = []
-        self._places: list[Place] = []  # sorted by these
+        self._places: list[Place] = [_NO_PLACE]  # sorted by these, but the last
         # Of a restored process:
         self._file_ids: dict[FileId, str] = {}
         self._recorded: dict[FileId, tuple[str, str | None]] = {}  # path and build ID
@@ -188,7 +199,8 @@ class ProcessMaps:
 
     def _forget_addresses(self) -> None:
         self.forget_frames()
-        self._starts, self._places = [], []
+        self._starts.clear()
+        self._places[:] = [_NO_PLACE]
 
     def forget_frames(self) -> None:
         """Drop the cached frames."""
@@ -231,39 +243,62 @@ class ProcessMaps:
             self._files[file] = self._cache.recorded(*self._recorded.pop(file))
         return self._files.get(file)
 
-    def frame(self, address: int, within: int) -> Frame | None:
-        """Return the frame of an address in a file of a current mapping; None if it takes more.
+    def frames_of(
+        self,
+        addresses: Iterable[int],
+        missing: Callable[[int], tuple[Frame, ...]],
+        keep: Callable[[FrameCache, int, tuple[Frame, ...]], None] | None,
+    ) -> list[Frame]:
+        """Return the frames of return addresses, innermost first.
 
-        ``within`` is what is looked up: for a return address, the byte before it.
+        Args:
+            addresses: the return addresses.
+            missing: returns the frames of one that takes more than a file of a current mapping.
+            keep: keeps frames in a cache; None: they are not kept.
         """
-        # This is what a frame costs that has not come before. So it has the searches of place() and
-        # FileSymbols.span() in it, without which it takes a sixth more.
-        at = bisect.bisect_right(self._starts, within) - 1
-        place = self._places[at] if at >= 0 else None
-        if place is None or within >= place.end:
-            place = self.place(within)
-            if place is None:
-                return None
-        file, bias = place.file, place.bias
-        link, exact = within - bias, address - bias
-        at = bisect.bisect_right(file.starts, link) - 1
-        span = file.spans[at] if at >= 0 else None
-        if span is None or link >= span[1]:
-            span = file.span(link)
-        symbol = span[2]
-        if symbol is not None:
-            offset = exact - symbol.address
-        elif exact < span[1]:
-            offset = exact
-        else:
-            return None  # perhaps a signal's trampoline
-        return Frame(address, span[3], offset, place.module, "", 0, False, file.file_id, exact)  # noqa: FBT003
+        # This is what a frame costs that has not come before. So it is one loop, with the searches
+        # of place() and FileSymbols.span() in it.
+        found: list[Frame] = []
+        cached, starts, places = self.frames, self._starts, self._places
+        for address in addresses:
+            known = cached.get(address)
+            if known is not None:
+                found += known
+                continue
+            place = places[bisect_right(starts, address) - 1]
+            if place.start < address < place.end:
+                file, link = place.file, address - place.bias
+                # The call is before the address. At the end of its function it takes more.
+                span = file.blocks[link >> BLOCK_BITS & file.mask]
+                if not span[0] < link < span[1]:
+                    span = file.span(link - 1)
+                if link < span[1]:
+                    values = (address, span[3], link - span[4], place.module, "", 0, False,
+                              place.file_id, link, False, "")  # fmt: skip
+                    frame = _make(Frame, values)
+                    found.append(frame)
+                    if keep is not None:
+                        keep(cached, address, (frame,))
+                    continue
+            found += missing(address)
+        return found
+
+    def frame(self, address: int) -> Frame | None:
+        """Return the frame of an address in a file of a current mapping; None if it takes more."""
+        place = self.place(address)
+        if place is None:
+            return None
+        link = address - place.bias
+        _, _, _, name, start = place.file.span(link)
+        return Frame(
+            address, name, link - start, place.module, file_id=place.file_id, link_address=link
+        )
 
     def place(self, address: int) -> Place | None:
         """Return where an address is in the file of its current mapping; None if it is in none."""
-        at = bisect.bisect_right(self._starts, address) - 1
-        if at >= 0 and address < self._places[at].end:
-            return self._places[at]
+        found = self._places[bisect_right(self._starts, address) - 1]
+        if address < found.end:
+            return found
         mapping = self.history.find(address)
         file = None if mapping is None else self.symbols(mapping)
         if mapping is None or file is None:
@@ -274,7 +309,7 @@ class ProcessMaps:
             low, high = max(low, first), min(high, end)
         base = mapping.start - mapping.offset
         made = Place((base + low, base + high), base - difference, mapping, file)
-        at = bisect.bisect_right(self._starts, made.start)
+        at = bisect_right(self._starts, made.start)
         self._starts.insert(at, made.start)
         self._places.insert(at, made)
         return made
@@ -327,7 +362,7 @@ def _layers(mappings: list[Mapping]) -> list[list[Mapping]]:
     layers: list[list[Mapping]] = [[]]
     taken: list[tuple[int, int]] = []
     for one in mappings:
-        at = bisect.bisect_left(taken, (one.end, 0))
+        at = bisect_left(taken, (one.end, 0))
         if at and taken[at - 1][1] > one.start and len(layers) < MAX_GENERATIONS:
             layers.append([])
             taken.clear()

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from usdt.arch.unwind_rows import CodeRange
 from usdt.base.closeable import Closeable
-from usdt.base.frozen import replace
-from usdt.demangle.demangle import demangle
 from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.engine.language.tree import MAX_FRAMES
 from usdt.engine.output.frames import Frame, Stack
@@ -45,7 +43,6 @@ __all__ = ("Symbolizer",)
 _MAX_PROCESSES = 1 << 14  # beyond this, the least recently used process is dropped
 _MAX_RESTORED = 1 << 20  # mappings and JIT-compiled functions of all restored processes
 _MAX_CACHED = 1 << 16  # cached addresses of all processes
-_SEEN = 65_521  # a prime number: addresses with the same remainder share a slot
 _MAX_REPORTED = 10  # processes that ended early and are named in messages
 
 
@@ -82,9 +79,7 @@ class Symbolizer(Closeable):
         self._processes: dict[int, ProcessMaps] = {}
         self._restored_size = 0
         self._cached = 0
-        # For each slot the low byte of the last address. A frame is kept when its address comes
-        # again: to keep those that never do takes longer than to make them.
-        self._seen = bytearray(_SEEN)
+        self._chance = 0
         self._ended = 0
         self._tracker = MmapTracker(self._cache.mapped) if track_mappings else None
         self._python: PythonStacks | None = None
@@ -134,13 +129,15 @@ class Symbolizer(Closeable):
         history = process.history
         if history.has_jit_code and any(is_jit_code(history.find(one)) for one in addresses):
             process.java.suggest_frame_pointers()
-        found: list[Frame] = []
-        cached = process.frames
+        if len(exact) == 1 and 0 in exact:
+            found = [*self._exact_frames(process, addresses[0])]
+            return found + self._return_frames(process, addresses[1:])
+        found = []
         for depth, address in enumerate(addresses):
             if depth in exact:
                 found += self._exact_frames(process, address)
             else:
-                found += cached.get(address) or self._frames(process, cached, address, address - 1)
+                found += self._return_frames(process, (address,))
         return found
 
     def frame(self, pid: int, address: int) -> Frame:
@@ -378,23 +375,33 @@ class Symbolizer(Closeable):
 
     def _exact_frames(self, process: ProcessMaps, address: int) -> tuple[Frame, ...]:
         cached = process.exact_frames
-        return cached.get(address) or self._frames(process, cached, address, address)
+        found = cached.get(address)
+        if found is None:
+            frame = None if self.lines else process.frame(address)
+            found = self._look_up(process, address, address) if frame is None else (frame,)
+            self._keep(cached, address, found)
+        return found
 
-    def _frames(
-        self, process: ProcessMaps, cached: FrameCache, address: int, within: int
-    ) -> tuple[Frame, ...]:
-        # ``within``: the address that is looked up; for a return address, the byte before it.
-        frame = None if self.lines else process.frame(address, within)
-        found = self._look_up(process, address, within) if frame is None else (frame,)
-        slot, mark = address % _SEEN, address & 255
-        if self._seen[slot] != mark and frame is not None:
-            self._seen[slot] = mark
+    def _return_frames(self, process: ProcessMaps, addresses: Sequence[int]) -> list[Frame]:
+        cached = process.frames
+
+        def missing(address: int) -> tuple[Frame, ...]:
+            found = self._look_up(process, address, address - 1)
+            self._keep(cached, address, found)
             return found
+
+        if self.lines:
+            return [frame for one in addresses for frame in cached.get(one) or missing(one)]
+        # To keep frames whose addresses never come again takes longer than to make them. So those
+        # of every eighth stack are kept, at random: soon all that come again and again.
+        self._chance = (self._chance * 69069 + 1) & 0xFFFFFFFF
+        return process.frames_of(addresses, missing, self._keep if self._chance < 1 << 29 else None)
+
+    def _keep(self, cached: FrameCache, address: int, found: tuple[Frame, ...]) -> None:
         if self._cached >= _MAX_CACHED:
             self._forget_frames()
         self._cached += 1
         cached[address] = found
-        return found
 
     def _forget_frames(self) -> None:
         self._cached = 0
@@ -429,14 +436,18 @@ class Symbolizer(Closeable):
         self, address: int, file: FileSymbols, link: int, module: str, within: int
     ) -> tuple[Frame, ...]:
         exact = link + address - within
-        _, end, symbol, name = file.span(link)
+        _, end, symbol, name, _ = file.span(link)
         if symbol is None and exact >= end:
             # A signal handler returns to the first instruction of its trampoline.
-            _, _, symbol, name = file.span(exact)
+            _, _, symbol, name, _ = file.span(exact)
             link = link if symbol is None else exact
         offset = exact if symbol is None else exact - symbol.address
         frame = Frame(address, name, offset, module, file_id=file.file_id, link_address=exact)
-        return self._with_lines(frame, file, link) if self.lines else (frame,)
+        if not self.lines:
+            return (frame,)
+        found = file.with_lines(frame, link)
+        self.notices += file.take_notices()
+        return found
 
     def _locate(
         self, process: ProcessMaps, address: int
@@ -470,28 +481,3 @@ class Symbolizer(Closeable):
         if tracked is not None and mapping.start >> 32:  # a 32-bit process has another vDSO
             return mapping, self._cache.own_vdso(None)
         return mapping, process.symbols(mapping)
-
-    def _with_lines(self, frame: Frame, file: FileSymbols, link: int) -> tuple[Frame, ...]:
-        locations = file.locations(link)
-        self.notices += file.take_notices()
-        if not locations:
-            return (frame,)
-        address, offset, module = frame.address, frame.offset, frame.module
-        *inlined, own = locations
-        return (
-            *(
-                Frame(
-                    address,
-                    demangle(one.function) or "??",  # as addr2line prints it
-                    offset,
-                    module,
-                    one.file,
-                    one.line,
-                    inlined=True,
-                    file_id=frame.file_id,
-                    link_address=frame.link_address,
-                )
-                for one in inlined
-            ),
-            replace(frame, file=own.file, line=own.line),
-        )

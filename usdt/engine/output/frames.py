@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from usdt.base.frozen import frozen
 from usdt.base.text import printable
 
 if TYPE_CHECKING:
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 __all__ = ("Frame", "Stack", "folded", "frame_json", "frame_text", "identity", "merged")
 
 
-@frozen
-class Frame:
+class Frame(NamedTuple):
     """One address of a stack with its symbol, module and source line.
 
     Attributes:
