@@ -27,6 +27,15 @@ def run(text: str, *words: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if line]
 
 
+def test_timers_that_begin_together_all_fire() -> None:
+    # With timers of all CPUs, and a counter that does not count time
+    timers = " ".join(f"interval:ms:{10 * at} {{ @ |= {1 << at}; }}" for at in range(1, 31))
+    others = "profile:hz:50 { @hits = count(); } software:cpu-migrations:1 { @moves = count(); }"
+    shown = run(f'{timers} {others} interval:ms:2000 {{ printf("%x\\n", @); clear(@); exit(); }}')
+    assert f"{(1 << 31) - 2:x}" in shown
+    assert any(line.startswith("@hits: ") for line in shown)
+
+
 # Attach points → the value of ``probe`` at a hit.
 _NAMES = {
     "BEGIN": "begin",

@@ -2,18 +2,23 @@
 
 A program runs each time that a counter has counted a period, on the CPU and in the task that was
 interrupted (Linux 4.9, commit 0515e5999a46).
+
+To begin one counter, the kernel stops all counters of the CPU and begins them again: a thousand of
+them take a second, 2000 take six. So many begin together, by :class:`CommonStart`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 from typing import TYPE_CHECKING
 
-from usdt.base.closeable import FD
+from usdt.base.closeable import FD, Closeable
 from usdt.base.errors import NotSupported, SyscallError
 from usdt.base.frozen import frozen
 from usdt.bpf._syscall import perf_attribute, perf_event_open
-from usdt.bpf._uapi import PERF_ATTR_SIZE
+from usdt.bpf._uapi import PERF_ATTR_SIZE, ioctl_number
 from usdt.bpf.link import Link, connect_perf_event
 from usdt.bpf.maps import read_cpu_list
 
@@ -22,10 +27,20 @@ if TYPE_CHECKING:
 
     from usdt.bpf.program import Program
 
-__all__ = ("HARDWARE", "SOFTWARE", "Counter", "EventsLink", "attach_counter", "connect_each")
+__all__ = (
+    "HARDWARE",
+    "SOFTWARE",
+    "CommonStart",
+    "Counter",
+    "EventsLink",
+    "attach_counter",
+    "connect_each",
+)
 
 HARDWARE, SOFTWARE = 0, 1  # enum perf_type_id
-_FREQUENCY = 1 << 10  # struct perf_event_attr: the bit "freq"
+_DUMMY = 9  # enum perf_sw_ids: PERF_COUNT_SW_DUMMY
+_DISABLED, _FREQUENCY = 1 << 0, 1 << 10  # struct perf_event_attr: the bits "disabled", "freq"
+_ENABLE = ioctl_number("$", 0)  # PERF_EVENT_IOC_ENABLE
 
 
 @frozen
@@ -65,12 +80,43 @@ class EventsLink(Link):
             link.close()
 
 
-def attach_counter(program: Program, counter: Counter) -> Link:
+class CommonStart(Closeable):
+    """Counters of the kernel that begin together; a context manager.
+
+    They are members of a group on their CPU, whose leader counts nothing and is disabled until
+    :meth:`close` enables and closes it. After that each is on its own.
+    """
+
+    def __init__(self) -> None:
+        self._leaders: dict[int, FD] = {}
+
+    def leader(self, cpu: int) -> FD:
+        """Return the leader on a CPU.
+
+        Raises:
+            SyscallError: any error of the kernel.
+        """
+        if cpu not in self._leaders:
+            leader = _open_event(Counter(SOFTWARE, _DUMMY), cpu, flags=_DISABLED)
+            self._leaders[cpu] = FD(leader)
+        return self._leaders[cpu]
+
+    def close(self) -> None:
+        """Begin; idempotent."""
+        for leader in self._leaders.values():
+            with contextlib.suppress(OSError):  # its CPU has gone offline
+                fcntl.ioctl(leader.fileno(), _ENABLE, 0)
+            leader.close()
+        self._leaders.clear()
+
+
+def attach_counter(program: Program, counter: Counter, start: CommonStart | None = None) -> Link:
     """Attach ``program`` to a counter.
 
     Args:
         program: of ``ProgType.PERF_EVENT``. Its context is ``struct bpf_perf_event_data``.
         counter: the counter.
+        start: begins it, if it is one of the kernel; None: it begins at once.
 
     Raises:
         NotSupported: this machine has no such counter; many virtual machines have none of the CPU.
@@ -78,7 +124,9 @@ def attach_counter(program: Program, counter: Counter) -> Link:
     """
     cpus = read_cpu_list("online")
     used = cpus if counter.every_cpu else cpus[:1]
-    return EventsLink(connect_each((_open(counter, cpu) for cpu in used), program))
+    # The counters of the CPU are few: a group of more would never count.
+    together = start if counter.type == SOFTWARE else None
+    return EventsLink(connect_each((_open(counter, cpu, together) for cpu in used), program))
 
 
 def connect_each(events: Iterable[FD | None], program: Program) -> list[Link]:
@@ -99,19 +147,24 @@ def connect_each(events: Iterable[FD | None], program: Program) -> list[Link]:
     return links
 
 
-def _open(counter: Counter, cpu: int) -> FD | None:
+def _open(counter: Counter, cpu: int, start: CommonStart | None = None) -> FD | None:
     # None: the CPU has gone offline meanwhile.
-    every = counter.frequency or counter.period
     flags = _FREQUENCY if counter.frequency else 0
-    attribute, _ = perf_attribute(
-        "IIQQQQQIIQQ40x",
-        *(counter.type, PERF_ATTR_SIZE, counter.config, every, 0, 0, flags, 0, 0, 0, 0),
-    )
     try:
-        return FD(perf_event_open(attribute, -1, cpu))
+        group = -1 if start is None else start.leader(cpu).fileno()
+        return FD(_open_event(counter, cpu, flags=flags, group=group))
     except SyscallError as err:
         if err.errno == errno.ENODEV and counter.type == SOFTWARE:
             return None
         if err.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
             raise NotSupported("this counter") from err
         raise
+
+
+def _open_event(counter: Counter, cpu: int, *, flags: int, group: int = -1) -> int:
+    every = counter.frequency or counter.period
+    attribute, _ = perf_attribute(
+        "IIQQQQQIIQQ40x",
+        *(counter.type, PERF_ATTR_SIZE, counter.config, every, 0, 0, flags, 0, 0, 0, 0),
+    )
+    return perf_event_open(attribute, -1, cpu, group)

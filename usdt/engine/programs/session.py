@@ -271,9 +271,15 @@ class ProgramSession(RingBufferSession):
         self._start()
         if begin:
             self.run("begin")
-        failures: list[AttachFailure] = []
         self.attached = len(alone)
-        for request, points in waiting:
+        with self._attacher.counters_together():
+            return self._attach_found(waiting, ending)
+
+    def _attach_found(
+        self, found: list[tuple[ProbeText, list[AttachPoint]]], ending: Callable[[], bool]
+    ) -> list[AttachFailure]:
+        failures: list[AttachFailure] = []
+        for request, points in found:
             if ending():
                 break
             refused = self.attach(request, points)

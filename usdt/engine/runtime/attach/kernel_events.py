@@ -226,7 +226,7 @@ class _EventAttacher:
         )
         point = requests[0].point
         try:
-            link = attach_counter(program, target.counter)
+            link = attach_counter(program, target.counter, self.loader.common_start)
         except NotSupported:
             reason = "this machine does not count them; virtual machines often do not"
             error = TracingError(f"{target.name}: {reason}")

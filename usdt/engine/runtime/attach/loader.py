@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 from typing import TYPE_CHECKING
@@ -18,11 +19,12 @@ from usdt.engine.compiler.codegen.record import RECORD_ACTION
 from usdt.engine.compiler.site_numbers import SharedCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from usdt.bpf.asm.assembler import Assembler, Code
     from usdt.bpf.link import Link
     from usdt.bpf.maps import Map
+    from usdt.bpf.perf.counters import CommonStart
     from usdt.bpf.program import Program
     from usdt.engine.compiler.codegen.model import (
         ActionEmitter,
@@ -49,8 +51,10 @@ class ProgramLoader:
         detach_seconds: seconds that detaching took, if there were many attach points; else 0.
         missed: hits for which the kernel ran no program, as far as the kernel counts them.
         most_missed: (function, number) of the functions with the most missed hits.
+        common_start: begins counters that are attached now; None: each begins by itself.
     """
 
+    common_start: CommonStart | None = None
     detach_seconds = 0.0
     missed = 0
 
@@ -67,6 +71,17 @@ class ProgramLoader:
         self._owned: list[Map] = []
         self.most_missed: list[tuple[str, int]] = []
         self.attach_log: list[str] = []
+
+    @contextlib.contextmanager
+    def counters_together(self) -> Iterator[None]:
+        """Let the counters that are attached in a ``with`` block begin at its end."""
+        from usdt.bpf.perf.counters import CommonStart  # noqa: PLC0415 - few sessions count
+
+        try:
+            with CommonStart() as self.common_start:
+                yield
+        finally:
+            self.common_start = None
 
     def load_for_uprobes(
         self,
