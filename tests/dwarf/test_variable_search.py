@@ -129,6 +129,19 @@ def test_answers_are_kept(path: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert _meanings(path, _NAMES, ("work",)) == expected
 
 
+def test_similar_names_are_kept(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _without_index(monkeypatch, tmp_path)
+    monkeypatch.setattr(type_search, "_MIN_SEARCHED", 0)
+    for _ in range(2):
+        with ElfFile(str(path)) as elf, DebugInfo.of(elf) as info:
+            assert info is not None
+            assert info.variable("countre", 0) is None
+            assert closest_path("countre", info.variable_names("countre")) == "counter"
+        monkeypatch.setattr(variable_search, "most_alike", None)  # no symbol is read
+
+
 @pytest.mark.parametrize(
     ("damage", "reported"),
     [

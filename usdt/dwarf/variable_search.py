@@ -34,6 +34,8 @@ __all__ = ("KnownVariables", "VariableSearch")
 
 _MAX_PLACES = 8  # addresses that are searched at once
 _MAX_ANSWERS = 1 << 14  # that are kept for later runs
+_MAX_NEAR = 32  # names that are compared with a misspelled one
+_NEAR = "?"  # in a line of similar names instead of positions
 _KIND = "variables"  # of files of the cache
 _NO_VARIABLES = ("_ZZ", "_ZG", "_ZT")  # of functions, guards, virtual tables
 _LOCATED, _UNLOCATED = VariableKind.LOCATED, VariableKind.UNLOCATED
@@ -56,8 +58,8 @@ class VariableSearch:
         self._files = files
         self._main = files.main
         self._search = search
-        self._answers = _load(files)
-        self._known = len(self._answers)
+        self._answers, self._near = _load(files)
+        self._known = self._count
         self._likely: dict[str, dict[int, UnitHeader]] = {}
 
     def find(self, kind: VariableKind, name: str) -> tuple[DiePosition, ...]:
@@ -83,25 +85,33 @@ class VariableSearch:
 
     def names_like(self, name: str) -> list[str] | None:
         """Return names of variables that are most like a name; None if the file has no symbols."""
+        if name in self._near:
+            return [*self._near[name]]
         if self._symbols is None:
             return None
         names = self._symbols.names_of((STT_OBJECT, STT_TLS), [(0, 1 << 64)])
         last = name.rpartition("::")[2]
         plain = (one for one in names if "." not in one and not one.startswith(_NO_VARIABLES))
-        return [demangle(one) for one in most_alike(last, plain)]
+        found = self._near[name] = tuple(map(demangle, most_alike(last, plain, _MAX_NEAR)))
+        return [*found]
 
     def close(self) -> None:
         """Leave the answers to later runs, unless they took little; idempotent."""
-        if not self._search.is_costly or not self._known < len(self._answers) < _MAX_ANSWERS:
+        if not self._search.is_costly or not self._known < self._count < _MAX_ANSWERS:
             return
-        self._known = len(self._answers)
-        lines = [
-            "\t".join((name, *(",".join(f"{one.packed:x}" for one in part) for part in found)))
+        self._known = self._count
+        rows = [
+            (name, *(",".join(f"{one.packed:x}" for one in part) for part in found))
             for name, found in self._answers.items()
-            if name.isprintable()
         ]
-        text = encoded("\n".join(lines))
+        rows += [(name, _NEAR, *near) for name, near in self._near.items()]
+        kept = (row for row in rows if all(map(str.isprintable, row)))
+        text = encoded("\n".join(map("\t".join, kept)))
         cache.store(self._main.sections.identity, _KIND, lambda: iter((text,)))
+
+    @property
+    def _count(self) -> int:
+        return len(self._answers) + len(self._near)
 
     def _find(self, name: str) -> _Found:
         self._search.check_searchable(name)
@@ -254,19 +264,24 @@ def _may_name(symbol: str, name: str) -> bool:
     return not symbol.startswith(_NO_VARIABLES)
 
 
-def _load(files: DebugFiles) -> dict[str, _Found]:
+def _load(files: DebugFiles) -> tuple[dict[str, _Found], dict[str, tuple[str, ...]]]:
+    # The answers of earlier runs: positions by name, and the most similar names.
     data = cache.load(files.main.sections.identity, _KIND)
     found: dict[str, _Found] = {}
+    near: dict[str, tuple[str, ...]] = {}
     lines = b"" if data is None else bytes(data)
     for line in lines.decode("utf-8", "surrogateescape").split("\n"):
         name, *parts = line.split("\t")
+        if parts[:1] == [_NEAR]:
+            near[name] = tuple(parts[1:])
+            continue
         try:
             positions = [
                 tuple(DiePosition.unpack(int(one, 16)) for one in part.split(",") if one)
                 for part in parts
             ]
         except ValueError:
-            return {}
+            return {}, {}
         if len(positions) == len(_Found._fields):
             found[name] = _Found(*positions)
-    return found
+    return found, near
