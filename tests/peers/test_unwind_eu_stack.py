@@ -111,7 +111,7 @@ def bash(_: Path) -> list[str | Path]:
 
 def waiting(process: subprocess.Popen[bytes]) -> None:
     # In read(0), its last instruction before the kernel.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     path = Path(f"/proc/{process.pid}/syscall")
     while not path.read_text().startswith("0 0x0 "):
         assert time.monotonic() < deadline, path.read_text()
