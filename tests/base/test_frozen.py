@@ -187,6 +187,14 @@ def test_numbers_are_as_in_an_enum(ask: Callable[[Any], Any]) -> None:
     assert ask(Few) == ask(FewOfEnum)
 
 
+def test_what_python_adds_to_a_class_is_no_member() -> None:
+    class Later(Numbers):
+        __firstlineno__ = 170  # of Python 3.13 and newer
+        ONE = 1
+
+    assert [one.name for one in Later] == ["ONE"]
+
+
 def test_numbers_show_their_names() -> None:
     assert repr(Few.TWO) == "<Few.TWO: 2>"
     with pytest.raises(ValueError, match=r"^3 is not a valid Few$"):

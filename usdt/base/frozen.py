@@ -152,7 +152,12 @@ class _NumbersType(type):
     _members: dict[int, Any]
 
     def __new__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> _NumbersType:
-        numbers = {key: value for key, value in space.items() if value.__class__ is int}
+        # Python 3.13 and newer add the number of the first line, as __firstlineno__.
+        numbers = {
+            key: value
+            for key, value in space.items()
+            if value.__class__ is int and not key.startswith("__")
+        }
         rest = {key: value for key, value in space.items() if key not in numbers}
         made = super().__new__(cls, name, bases, rest)
         made._members = {}
