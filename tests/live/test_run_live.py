@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -408,6 +409,18 @@ def test_warnings(run: Run, text: str, capsys: pytest.CaptureFixture[str]) -> No
     printed, warnings = _WARNED[text]
     assert run(text) == printed
     assert capsys.readouterr().err.splitlines() == warnings
+
+
+def test_a_message_names_the_probes_that_lost_the_most(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probes = " ".join(f"interval:ms:{each} {{ @a[{each}] = 1; }}" for each in range(1, 13))
+    text = f"let @a = hash(1); {probes} interval:ms:300 {{ exit(); }}"
+    assert re.fullmatch(r"@a\[[0-9]+\]: 1\n", run(text))
+    message = capsys.readouterr().err.splitlines()[0].rpartition("full: ")[2]
+    lost = [int(number) for number in re.findall(r" \(([0-9]+)\)", message)]
+    assert lost == sorted(lost, reverse=True)
+    assert (len(lost), message.rpartition(" and ")[2]) == (8, "3 more probes")
 
 
 def test_maps_without_values_are_empty(run: Run) -> None:

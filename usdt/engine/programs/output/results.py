@@ -9,6 +9,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from usdt.base.text import plural
 from usdt.engine.programs.events import EventKind
 from usdt.engine.programs.output.maps import Row, empty_row, read_rows, reset
 from usdt.engine.programs.output.printf import Formatter
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ProgramResults",)
 
+_MOST_PROBES = 8  # that a message names
 _PICTURES = (Aggregate.HIST, Aggregate.LHIST, Aggregate.TSERIES)
 
 
@@ -264,15 +266,25 @@ class ProgramResults:
                     self._writer.map(found, rows)
         total = sum(one.lost for one in lost)
         if total:
-            where = ", ".join(f"{one.probe} ({one.lost})" for one in lost if one.lost)
             what = (
                 "1 event or map update was" if total == 1 else f"{total} events or map updates were"
             )
-            self._say(f"{what} lost, a buffer or a map was full: {where}")
+            self._say(f"{what} lost, a buffer or a map was full: {_most_lost(lost)}")
             for name, kind, entries in self._session.full_maps():
                 what = f"Map full; can't update element: {name} has {entries} entries"
                 self._say(f"WARNING: {what}, let {name} = {kind}({8 * entries}); gives it more")
         return ""
+
+
+def _most_lost(lost: list[Lost]) -> str:
+    # The probes that lost the most, as "begin (3), end (1)"; a pattern may have found thousands.
+    every = [one for one in lost if one.lost]
+    most = (
+        sorted(every, key=lambda one: -one.lost)[:_MOST_PROBES] if every[_MOST_PROBES:] else every
+    )
+    named = ", ".join(f"{one.probe} ({one.lost})" for one in most)
+    others = len(every) - len(most)
+    return f"{named} and {plural(others, 'more probe')}" if others else named
 
 
 def _is_picture(found: MapState) -> bool:
