@@ -170,6 +170,8 @@ ERRORS = [
     ),
     ('usdt:§"/a:b { }', "the string that begins here is not closed: expected '\"'"),
     ("begin { $x = §é; }", "found 'é', which is no part of the language"),
+    ("struct gr§öße { int x; } begin { }", "found 'ö', which is no part of the language"),
+    ("enum gr§öße { A } begin { }", "found 'ö', which is no part of the language"),
     (
         "begin { $x = 1 §and 2; }",
         "found 'and': expected an operator, ';' or '}' after the statement",

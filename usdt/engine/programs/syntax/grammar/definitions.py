@@ -73,7 +73,7 @@ class DefinitionParser(StatementParser):
             self.expect(";", "after the typedef")
             return
         kind = self._defined_type()
-        if self.token.kind in ("name", "operator") and self.token.text != ";":
+        if self.token.kind in ("name", "operator", "bad") and self.token.text != ";":
             if not isinstance(kind, NamedType) or self.previous.text != "}":
                 self.fail("'{' and the members of the type")
             self.fail("';' or the next part: programs define types, no variables")
