@@ -27,6 +27,9 @@ def main() -> NoReturn:
         from usdt.base.interrupts import note_interrupts  # noqa: PLC0415
 
         note_interrupts()
+        from usdt.base.terminal.own_modules import find_own_modules  # noqa: PLC0415
+
+        find_own_modules()
         words = sys.argv[1:]
         if words[:1] == ["info"] and not any(word[:1] == "-" or ":" in word for word in words):
             from kprobe.functions.symbols import start_loading  # noqa: PLC0415

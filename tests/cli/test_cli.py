@@ -227,7 +227,7 @@ HELP_MODULES = {
     *("usdt", "usdt.base", "usdt.base.durations", "usdt.base.errors", "usdt.base.lazy_exports"),
     *("usdt.base.interrupts", "usdt.base.text", "usdt.base.version", "usdt.base.frozen"),
     *("usdt.base.terminal", "usdt.base.terminal.look", "usdt.base.terminal.progress"),
-    "usdt.base.terminal.click_import",
+    *("usdt.base.terminal.click_import", "usdt.base.terminal.own_modules"),
     *("usdt.engine", "usdt.engine.cli"),
     *("usdt.engine.cli.click_group", "usdt.engine.cli.commands"),
 }

@@ -26,6 +26,9 @@ def main() -> NoReturn:
         from usdt.base.interrupts import note_interrupts  # noqa: PLC0415
 
         note_interrupts()
+        from usdt.base.terminal.own_modules import find_own_modules  # noqa: PLC0415
+
+        find_own_modules()
         from usdt.base.terminal.click_import import import_click  # noqa: PLC0415
 
         import_click()
