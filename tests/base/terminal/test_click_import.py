@@ -44,7 +44,7 @@ def test_any_documentation_is(text: str) -> None:
 
 
 def test_the_modules_are_not_imported() -> None:
-    names = "{'inspect', 'platform', 'gettext', 'uuid', 'ast', 'dis', 'tokenize'}"
+    names = "{'inspect', 'platform', 'gettext', 'uuid', 'datetime', 'ast', 'dis'}"
     assert printed(f"import click; print(sorted({names} & set(sys.modules)))") == "[]\n"
 
 
@@ -72,6 +72,15 @@ def test_click_makes_uuids() -> None:
         "print(made == uuid.UUID('1' * 32), click.UUID.convert(made, None, None) is made)"
     )
     assert printed(code) == "True True\n"
+
+
+def test_click_reads_dates() -> None:
+    code = (
+        "import click; kind = click.DateTime(); made = kind.convert('2026-11-28', None, None);"
+        "import datetime; print(made == datetime.datetime(2026, 11, 28), type(made).__module__);"
+        "print(kind.convert(made, None, None) is made)"
+    )
+    assert printed(code) == "True datetime\nTrue\n"
 
 
 @pytest.mark.parametrize("number", [1, 2])

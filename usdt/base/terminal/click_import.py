@@ -43,8 +43,21 @@ def _stand_ins() -> list[_StandIn]:
         _StandIn("inspect", cleandoc=_cleandoc, isfunction=_is_function),
         _StandIn("platform", system=lambda: os.uname().sysname),
         _StandIn("gettext", gettext=str, ngettext=_singular_or_plural),
+        _StandIn("datetime", only_now={"datetime": _Datetime}),
         _StandIn("uuid", only_now={"UUID": object}),  # a class, to name the type of a parameter
     ]
+
+
+class _DatetimeType(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, import_module("datetime").datetime)
+
+
+class _Datetime(metaclass=_DatetimeType):
+    # What click.DateTime asks of the class, whose name it takes.
+    @staticmethod
+    def strptime(text: str, form: str) -> Any:
+        return import_module("datetime").datetime.strptime(text, form)
 
 
 class _StandIn(ModuleType):
