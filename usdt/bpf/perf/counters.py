@@ -41,6 +41,7 @@ HARDWARE, SOFTWARE = 0, 1  # enum perf_type_id
 _DUMMY = 9  # enum perf_sw_ids: PERF_COUNT_SW_DUMMY
 _DISABLED, _FREQUENCY = 1 << 0, 1 << 10  # struct perf_event_attr: the bits "disabled", "freq"
 _ENABLE = ioctl_number("$", 0)  # PERF_EVENT_IOC_ENABLE
+_MOST_MEMBERS = 128  # of a group: whoever joins waits longer, the more there are
 
 
 @frozen
@@ -83,31 +84,36 @@ class EventsLink(Link):
 class CommonStart(Closeable):
     """Counters of the kernel that begin together; a context manager.
 
-    They are members of a group on their CPU, whose leader counts nothing and is disabled until
-    :meth:`close` enables and closes it. After that each is on its own.
+    They are members of groups on their CPU, whose leaders count nothing and are disabled until
+    :meth:`close` enables and closes them. After that each counter is on its own.
     """
 
     def __init__(self) -> None:
-        self._leaders: dict[int, FD] = {}
+        self._leaders: list[FD] = []
+        self._current: dict[int, tuple[FD, int]] = {}  # CPU → its latest leader, and its members
 
     def leader(self, cpu: int) -> FD:
-        """Return the leader on a CPU.
+        """Return the leader of one more counter on a CPU.
 
         Raises:
             SyscallError: any error of the kernel.
         """
-        if cpu not in self._leaders:
-            leader = _open_event(Counter(SOFTWARE, _DUMMY), cpu, flags=_DISABLED)
-            self._leaders[cpu] = FD(leader)
-        return self._leaders[cpu]
+        found, members = self._current.get(cpu, (None, 0))
+        if found is None or members >= _MOST_MEMBERS:
+            event = _open_event(Counter(SOFTWARE, _DUMMY), cpu, flags=_DISABLED)
+            found, members = FD(event), 0
+            self._leaders.append(found)
+        self._current[cpu] = found, members + 1
+        return found
 
     def close(self) -> None:
         """Begin; idempotent."""
-        for leader in self._leaders.values():
+        for leader in self._leaders:
             with contextlib.suppress(OSError):  # its CPU has gone offline
                 fcntl.ioctl(leader.fileno(), _ENABLE, 0)
             leader.close()
         self._leaders.clear()
+        self._current.clear()
 
 
 def attach_counter(program: Program, counter: Counter, start: CommonStart | None = None) -> Link:
