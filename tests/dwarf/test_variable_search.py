@@ -14,7 +14,6 @@ from usdt.dwarf.index import index, type_search
 from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units import cache
-from usdt.dwarf.units.constants import VariableKind
 from usdt.dwarf.units.errors import DwarfError
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_tables import SymbolTables
@@ -121,6 +120,29 @@ def test_the_nearest_name_without_the_index(
         assert found.rpartition("::")[2] == near.rpartition("::")[2]
 
 
+NO_SYMBOL = """
+int named __asm__("other_name") = 1;
+static int discarded = 2, own = 3;
+int other(void) { return discarded += named; }
+int (*called)(void) = other;
+"""
+
+
+def test_variables_without_a_symbol_of_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "two.c").write_text(NO_SYMBOL)
+    (tmp_path / "one.c").write_text("extern int (*called)(void);\nint main(void) { called(); }")
+    command = [need_program("gcc"), "-g", "-Wl,--discard-all", "one.c", "two.c"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    path, names = tmp_path / "a.out", ("named", "discarded", "called", "absent")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
+    expected = _meanings(path, names, ("main",), indexed=True)
+    _without_index(monkeypatch, tmp_path / "searched")
+    assert _meanings(path, names, ("main",)) == expected
+    assert [bool(one and one.address) for one in expected.values()] == [True, True, True, False]
+
+
 def test_answers_are_kept(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _without_index(monkeypatch, tmp_path)
     monkeypatch.setattr(type_search, "_MIN_SEARCHED", 0)
@@ -178,6 +200,6 @@ def test_only_the_index_tells_of_many_variables_of_one_name(
     with ElfFile(str(path)) as elf, DebugInfo.of(elf) as info:
         assert info is not None
         search = info._variable_search
-        assert len(search.find(VariableKind.LOCATED, "counter")) == 1
+        assert len(search.by_symbol("counter")) == 1
         with pytest.raises(NotSearchable, match="many variables"):
-            search.find(VariableKind.LOCATED, "state")
+            search.by_symbol("state")

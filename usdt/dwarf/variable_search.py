@@ -35,6 +35,7 @@ __all__ = ("KnownVariables", "VariableSearch")
 _MAX_PLACES = 8  # addresses that are searched at once
 _MAX_ANSWERS = 1 << 14  # that are kept for later runs
 _MAX_NEAR = 32  # names that are compared with a misspelled one
+_BY_NAME = "~"  # before names that were searched as bytes, among the answers
 _NEAR = "?"  # in a line of similar names instead of positions
 _KIND = "variables"  # of files of the cache
 _NO_VARIABLES = ("_ZZ", "_ZG", "_ZT")  # of functions, guards, virtual tables
@@ -62,21 +63,31 @@ class VariableSearch:
         self._known = self._count
         self._likely: dict[str, dict[int, UnitHeader]] = {}
 
-    def find(self, kind: VariableKind, name: str) -> tuple[DiePosition, ...]:
-        """Return the positions of the variables of a kind with a qualified name.
-
-        A constant or a declaration is found only where no entry has an address.
+    def by_symbol(self, name: str) -> tuple[DiePosition, ...]:
+        """Return the positions of the variables of a qualified name that have a symbol.
 
         Raises:
             NotSearchable: only the index tells.
         """
-        found = self._answers.get(name)
+        return self._answer(name, self._by_symbol).located
+
+    def by_name(self, name: str) -> tuple[DiePosition, ...]:
+        """Return the positions of the other variables of a qualified name: constants, declarations.
+
+        Raises:
+            NotSearchable: only the index tells.
+        """
+        found = self._answer(f"{_BY_NAME}{name}", self._by_name)
+        return found.located + found.unlocated
+
+    def _answer(self, key: str, find: Callable[[str], _Found]) -> _Found:
+        found = self._answers.get(key)
         if found is None:
             try:
-                found = self._answers[name] = self._find(name)
+                found = self._answers[key] = find(key.removeprefix(_BY_NAME))
             except DAMAGE as err:
                 raise NotSearchable(str(err)) from err  # the index says what is damaged
-        return found.located if kind is _LOCATED else found.unlocated
+        return found
 
     @property
     def lacks_files(self) -> bool:
@@ -113,18 +124,6 @@ class VariableSearch:
     def _count(self) -> int:
         return len(self._answers) + len(self._near)
 
-    def _find(self, name: str) -> _Found:
-        self._search.check_searchable(name)
-        last = name.rpartition("::")[2]
-        if not last.isidentifier():
-            raise NotSearchable("a name with template arguments")
-        absent = self._search.is_absent(last if "<" in name else name)
-        self._search.check_complete()
-        if absent:
-            return _Found()
-        found = self._located(name)
-        return _Found(found) if found else self._unlocated(name)
-
     # ------------------------------------------------------------ by address
 
     @property
@@ -133,8 +132,11 @@ class VariableSearch:
         tables = (SymbolTable(elf, one) for one in elf.sections if one.type == SHT_SYMTAB)
         return next(tables, None)
 
-    def _located(self, name: str) -> tuple[DiePosition, ...]:
+    def _by_symbol(self, name: str) -> _Found:
         # Reads units with one of the addresses, until the entry of each address is found.
+        self._search.check_searchable(name)
+        if not name.rpartition("::")[2].isidentifier():
+            raise NotSearchable("a name with template arguments")
         if self._symbols is None:
             raise NotSearchable("no symbols")
         rows = self._symbols.data_containing(name.rpartition("::")[2])
@@ -161,7 +163,7 @@ class VariableSearch:
         # An entry inside a function has the others; or the file has no entry of them.
         if missing - told:
             raise NotSearchable("a variable whose entry does not have its address")
-        return tuple(found)
+        return _Found(tuple(found))
 
     def _in_unit(
         self, number: int, header: UnitHeader, name: str
@@ -193,8 +195,13 @@ class VariableSearch:
 
     # ------------------------------------------------------------ by name
 
-    def _unlocated(self, name: str) -> _Found:
+    def _by_name(self, name: str) -> _Found:
+        self._search.check_searchable(name)
         last = name.rpartition("::")[2]  # the same in all scopes around a function
+        absent = self._search.is_absent(last if "<" in name else name)
+        self._search.check_complete()
+        if absent:
+            return _Found()
         if last not in self._likely:
             self._likely[last] = self._search.units_with_variables(last)
         for number, header in self._likely[last].items():
@@ -229,19 +236,32 @@ class KnownVariables:
         """True if asking for a name costs nearly nothing."""
         return self._known() is not None
 
-    def find(self, kind: VariableKind, name: str) -> list[DiePosition]:
-        """Return the positions of the variables of a kind with a qualified name."""
+    def located(self, name: str) -> list[DiePosition]:
+        """Return the positions of the variables of a qualified name that have an address.
+
+        Without an index, those without a symbol are not among them, but in :meth:`others`.
+        """
         index = self._known()
         if index is None:
             try:
-                return [*self._search.find(kind, name)]
+                return [*self._search.by_symbol(name)]
             except NotSearchable:
                 index = self._build()
-        return index.variables(kind, name)
+        return index.variables(_LOCATED, name)
+
+    def others(self, name: str) -> list[DiePosition]:
+        """Return the positions of the other variables of a qualified name."""
+        index = self._known()
+        if index is None:
+            try:
+                return [*self._search.by_name(name)]
+            except NotSearchable:
+                index = self._build()
+        return index.variables(_LOCATED, name) + index.variables(_UNLOCATED, name)
 
     def instances(self, name: str) -> list[DiePosition]:
         """Return the variables whose names other entries have; [] if none is of this name."""
-        self.find(_LOCATED, name)
+        self.located(name)
         index = self._known()
         return [] if index is None else index.instances()
 

@@ -93,21 +93,21 @@ class VariableFinder:
         """
         scope = self._scope(code)
         if name.startswith("::"):
-            return self._in_scope(name.removeprefix("::"), scope.units)
+            return self._in_scopes([name.removeprefix("::")], scope.units)
         if name.startswith(_CRATE):
-            return self._in_scope(f"{scope.prefixes[-2]}{name.removeprefix(_CRATE)}", scope.units)
+            full = f"{scope.prefixes[-2]}{name.removeprefix(_CRATE)}"
+            return self._in_scopes([full], scope.units)
         if scope.function is not None and "::" not in name:
             found = self._local(name, scope.function)
             if found is not None:
                 return found
         outer, colons, last = name.rpartition("::")
-        for prefix in scope.prefixes:
-            for hidden in ("", f"{ANONYMOUS}::"):
-                full = f"{prefix}{outer}{colons}{hidden}{last}"
-                found = self._in_scope(full, scope.units)
-                if found is not None:
-                    return found
-        return None
+        names = [
+            f"{prefix}{outer}{colons}{hidden}{last}"
+            for prefix in scope.prefixes
+            for hidden in ("", f"{ANONYMOUS}::")
+        ]
+        return self._in_scopes(names, scope.units)
 
     def names_like(self, name: str) -> Iterator[str]:
         """Yield names of variables with an address: all, or those that are most like another."""
@@ -149,6 +149,16 @@ class VariableFinder:
 
     # ------------------------------------------------------------ the variables of one name
 
+    def _in_scopes(self, names: list[str], units: tuple[Unit, ...]) -> VariableDebug | None:
+        # What only another file has, and without an address, is hardly what is meant, and takes
+        # the longest to find.
+        for find in (lambda one: self._in_scope(one, units), self._elsewhere):
+            for name in names:
+                found = find(name)
+                if found is not None:
+                    return found
+        return None
+
     def _in_scope(self, name: str, units: tuple[Unit, ...]) -> VariableDebug | None:
         if self._variables.are_indexed and not self._exists(name):  # as most names in most scopes
             return None
@@ -157,24 +167,35 @@ class VariableFinder:
         known = next((one for one in mine if not one.declared), None)
         if known is not None:
             return known
-        located = [self._die(one) for one in self._variables.find(VariableKind.LOCATED, name)]
+        located = [self._die(one) for one in self._variables.located(name)]
         located += self._named_instances(name).get(name, ())
+        found = self._placed(name, located)
+        return found if found is not None or not mine else mine[0]
+
+    def _placed(self, name: str, located: list[Die]) -> VariableDebug | None:
+        # The one that all files share, else that of one file.
         shared = [die for die in located if fn.first(die, At.EXTERNAL) is not None]
         for die in shared:
             found = self._read(die, name)
             if found is not None:
                 return found
-        if mine:
-            return mine[0]
         return self._of_another_file(name, [die for die in located if die not in shared])
+
+    def _elsewhere(self, name: str) -> VariableDebug | None:
+        if self._variables.are_indexed and not self._exists(name):
+            return None
+        others = [self._die(one) for one in self._variables.others(name)]
+        placed = [die for die in others if location_of(die) is not None]
+        found = self._placed(name, placed)
+        rest = [die for die in others if die not in placed]
+        return found if found is not None or not rest else self._read(rest[0], name)
 
     def _exists(self, name: str) -> bool:
         known = self._known.get(name)
         if known is None:
             if len(self._known) >= _MAX_NAMES:
                 self._known.clear()
-            kinds = (VariableKind.LOCATED, VariableKind.UNLOCATED)
-            known = self._known[name] = any(self._variables.find(kind, name) for kind in kinds)
+            known = self._known[name] = bool(self._variables.others(name))
         return known
 
     def _of_another_file(self, name: str, located: list[Die]) -> VariableDebug | None:
@@ -187,10 +208,7 @@ class VariableFinder:
                 "function of its file"
             )
             return VariableDebug(name, name, 0, problem=problem)
-        if found:
-            return found[0][0]
-        rest = self._variables.find(VariableKind.UNLOCATED, name)
-        return self._read(self._die(rest[0]), name) if rest else None
+        return found[0][0] if found else None
 
     def _in_unit(self, unit: Unit, name: str) -> list[Die]:
         names = self._of_units.get(_key(unit))

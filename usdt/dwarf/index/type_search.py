@@ -335,7 +335,7 @@ class TypeSearch:
         return self._units[number]
 
     def units_with_variables(self, name: str) -> dict[int, UnitHeader]:
-        """Return the units that may have a variable without an address, of an unqualified name.
+        """Return the units that may have a variable of an unqualified name.
 
         Raises:
             NotSearchable: they are too many, or only the index tells.
@@ -343,7 +343,8 @@ class TypeSearch:
         patterns, every = self._few_patterns(name)
         if not every:
             raise NotSearchable("a name that ends many strings")
-        data, letters = self._main.sections[".debug_info"], frozenset(VariableKind.UNLOCATED.value)
+        data = self._main.sections[".debug_info"]
+        letters = frozenset(one.value for one in VariableKind)
         found: dict[int, UnitHeader] = {}
         tables: dict[int, _NamesAt] = {}
         size = 0
