@@ -61,6 +61,10 @@ def target() -> Iterator[Fixture]:
         yield fixture.wait_ready()
 
 
+# With a duration the command waits that long for libraries: a test that waits for it fails.
+_NO_WAIT = ("-d", "1000s")
+
+
 def trace_error(*words: object, code: int = 1, **options: Any) -> str:
     """The one error of a trace that fails."""
     return one_error(run_usdt("trace", *words, **options), code=code)
@@ -75,9 +79,7 @@ def test_a_process_that_is_not_there() -> None:
 
 
 def test_a_kernel_thread_has_no_probes() -> None:
-    began = time.monotonic()
-    assert "kernel thread" in trace_error("-p", 2, "a:b")
-    assert time.monotonic() - began < patient(4.5), "there is nothing to wait for"
+    assert "kernel thread" in trace_error("-p", 2, *_NO_WAIT, "a:b")
 
 
 def test_a_process_without_that_provider_is_given_up_after_a_while(target: Fixture) -> None:
@@ -103,12 +105,10 @@ def test_a_process_without_any_probes_says_so() -> None:
 def test_a_misspelt_probe_is_told_the_nearest_at_once(
     target: Fixture, probe: str, nearest: str
 ) -> None:
-    began = time.monotonic()
     for words in (("-p", target.pid, probe), (f"{build('default', 'args')}:{probe}",)):
-        message = trace_error(*words)
+        message = trace_error(*_NO_WAIT, *words)
         assert f"no probe {probe}; nearest is {nearest} " in message
         assert "usdt list" in message
-    assert time.monotonic() - began < patient(4.5)
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_waiting_has_an_end() -> None:
         command.release()
         began = time.monotonic()
         assert command.wait(0.05) is None
-        assert 0.05 <= time.monotonic() - began < 5
+        assert 0.05 <= time.monotonic() - began < 100
         assert select.select([command], [], [], 0)[0] == []
         command.kill()
         assert select.select([command], [], [], 10)[0] == [command]

@@ -240,7 +240,7 @@ def test_a_huge_text_is_refused_at_once(text, form) -> None:
         parse_probe(form.format(text))
     with pytest.raises(LanguageError):
         parse_items(text)
-    assert time.monotonic() - begin < patient(5)
+    assert time.monotonic() - begin < patient(60)
 
 
 @pytest.mark.parametrize("text", DEEP)
@@ -250,7 +250,7 @@ def test_the_longest_text_ends_soon(text, form) -> None:
     text = form.format(text[: MAX_LENGTH - 5])
     begin = time.monotonic()
     check_any(text)
-    assert time.monotonic() - begin < patient(10)  # not quadratic, which takes minutes
+    assert time.monotonic() - begin < patient(60)  # not quadratic, which takes minutes
 
 
 def check_any(text: str) -> None:
@@ -266,7 +266,7 @@ def test_megabytes_end_at_once_in_a_short_message(size) -> None:
     begin = time.monotonic()
     with pytest.raises(LanguageError) as caught:
         parse_probe("p:n(" + "a" * size + ")")
-    assert time.monotonic() - begin < patient(5)
+    assert time.monotonic() - begin < patient(60)
     assert len(str(caught.value)) < 250
     assert str(size + 5) in caught.value.reason
 
