@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -153,3 +155,17 @@ def test_help_does_not_pay_for_the_engine(command: str) -> None:
     assert "click" in loaded
     assert "elftools" not in {_top(name) for name in loaded}
     assert not set(_ENGINE) & loaded
+
+
+def test_no_lazy_name_is_that_of_a_module_beside_it() -> None:
+    # Whoever imports such a module first has it for the name.
+    checked = 0
+    for path in [path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")]:
+        if "lazy_exports(" not in path.read_text():
+            continue
+        package = importlib.import_module(".".join(path.parent.relative_to(ROOT).parts))
+        sources = inspect.getclosurevars(package.__getattr__).nonlocals["sources"]
+        names = {name for name, (_, attribute) in sources.items() if attribute}
+        assert not names & {one.stem for one in path.parent.iterdir()}, path
+        checked += 1
+    assert checked > 3

@@ -37,7 +37,7 @@ UNUSED = (
     "usdt.engine.compiler.codegen.expressions.arithmetic",
     "usdt.engine.compiler.codegen.expressions.strings",
     "usdt.engine.compiler.entry_return",
-    "usdt.engine.language.render",
+    "usdt.engine.language.rendering",
     "usdt.engine.output.cgroup_names",
     "usdt.engine.output.formatters.event",
     "usdt.engine.output.formatters.event_records",

@@ -6,7 +6,7 @@ import pytest
 
 from usdt.base.errors import LanguageError
 from usdt.engine.language import parse_expression, parse_probe, render
-from usdt.engine.language.render import render_type
+from usdt.engine.language.rendering import render_type
 from usdt.engine.language.tree import (
     Binary,
     Call,

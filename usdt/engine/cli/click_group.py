@@ -409,7 +409,7 @@ def _show_error(text: str) -> None:
 
 def _misunderstood(error: LanguageError) -> int:
     from usdt.base.errors import ProgramError  # noqa: PLC0415 - as in _run
-    from usdt.engine.language.render import caret  # noqa: PLC0415 - only for this message
+    from usdt.engine.language.rendering import caret  # noqa: PLC0415 - only for this message
 
     click.echo(caret(error), err=True)
     in_program = isinstance(error, ProgramError)

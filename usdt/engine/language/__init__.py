@@ -4,7 +4,7 @@ tokens    text → tokens; values of constants
 pattern   the text before the items → kind, path, provider and name
 parser    text → tree; ``c_type_names``: the types in casts
 tree      the nodes of the syntax tree; ``needs_types``: which items need debug information
-render    tree → text; the text of an error with a ``^`` under its column
+rendering  tree → text; the text of an error with a ``^`` under its column
 error_numbers  names and numbers of errors, those of the kernel, too
 
 This package looks up no names. The compiler does that when it plans a probe.
@@ -20,7 +20,7 @@ from usdt.engine.language.pattern import written_kind
 from usdt.engine.language.tree import BUILTINS, FUNCTIONS, Expression, Item, ProbeKind, ProbeText
 
 if TYPE_CHECKING:
-    from usdt.engine.language.render import caret, render
+    from usdt.engine.language.rendering import caret, render
 
 __all__ = (
     "BUILTINS",
@@ -38,4 +38,6 @@ __all__ = (
 )
 
 # For messages.
-__getattr__, __dir__ = lazy_exports(__name__, {"usdt.engine.language.render": ("caret", "render")})
+__getattr__, __dir__ = lazy_exports(
+    __name__, {"usdt.engine.language.rendering": ("caret", "render")}
+)

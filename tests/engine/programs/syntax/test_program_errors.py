@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from usdt.base.errors import ProgramError
-from usdt.engine.language.render import caret
+from usdt.engine.language.rendering import caret
 from usdt.engine.programs.syntax.parser import MAX_LENGTH, parse_program
 from usdt.engine.programs.syntax.source import Source
 
