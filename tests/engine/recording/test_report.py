@@ -251,7 +251,7 @@ ONE = described(CASES[0])
             start(ONE, data(record(bytes(8), flags=BUSY))), "not hold its 1", id="a busy one"
         ),
         pytest.param(
-            start(ONE, data(struct.pack("=II", 0, 0))), "of no known probe", id="an empty one"
+            start(ONE, data(struct.pack("=II", 0, 0))), "not hold its 1", id="one without a length"
         ),
         pytest.param(start(END, END), "data after the closing block", id="two ends"),
         pytest.param(start(END, ONE), "data after the closing block", id="more behind the end"),
