@@ -54,6 +54,8 @@ ffffffff81000000 T probed
 ffffffff81000100 t bpf_trace_run2
 ffffffff81000200 t __bpf_trace_sys_enter
 ffffffffc0000080 t bpf_prog_6deef7357e7b4530_usdt\t[bpf]
+ffffffffc0100000 t bpf_dispatcher_xdp\t[bpf]
+ffffffffc0300000 t overlay_open\t[overlay]
 """
 
 
@@ -62,6 +64,9 @@ ffffffffc0000080 t bpf_prog_6deef7357e7b4530_usdt\t[bpf]
     [
         pytest.param([0xC0000090, 0x81000110, 0x81000210, 0x81000010], ["probed"], id="named"),
         pytest.param([0xB0000000, 0x81000110, 0x81000010], ["probed"], id="without its symbol"),
+        pytest.param([0xC0100080, 0x81000110, 0x81000010], ["probed"], id="unloaded"),
+        pytest.param([0xC0300080, 0x81000110, 0x81000010], ["probed"], id="behind a module"),
+        pytest.param([0xC0300080, 0x81000010], ["overlay_open", "probed"], id="of a module"),
         pytest.param([0x81000010, 0x81000110], ["probed", "bpf_trace_run2"], id="called later"),
         pytest.param([0xB0000000, 0x81000010], ["", "probed"], id="an address that is none"),
         pytest.param([0xC0000090], [], id="nothing but the program"),

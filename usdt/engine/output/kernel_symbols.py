@@ -152,16 +152,21 @@ class KernelSymbols:
 
 def _frames_of_program(frames: list[Frame]) -> int:
     # Return the number of frames, at the beginning, of the program that records the stack. Its
-    # symbol is missing if net.core.bpf_jit_kallsyms is 0, or for who may not see it. Of an event's
-    # program the kernel records none, but of what calls it the last.
-    if frames and frames[0].symbol.startswith(_EVENT_CALLER):
+    # symbol is missing if net.core.bpf_jit_kallsyms is 0, for who may not see it, and once it is
+    # unloaded: then it has no name, or that of what lies before it, be it a module or the kernel's
+    # bpf_dispatcher_xdp. Of an event's program the kernel records none, but of what calls it the
+    # last.
+    if not frames:
+        return 0
+    first = frames[0]
+    if first.symbol.startswith(_EVENT_CALLER):
         return 1
-    if not frames or not (frames[0].symbol.startswith(_PROGRAM) or not frames[0].symbol):
+    if first.module == _KERNEL:
         return 0
     count = 1
     while count < len(frames) and frames[count].symbol.startswith(_CALLERS):
         count += 1
-    return count if frames[0].symbol or count > 1 else 0
+    return count if first.symbol.startswith(_PROGRAM) or count > 1 else 0
 
 
 def _module_name(field: bytes) -> str:
