@@ -6,11 +6,12 @@ import fcntl
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from house import ROOT
 
-from usdt.base.closeable import FD
+from usdt.base.closeable import FD, open_descriptors
 
 
 def null() -> int:
@@ -114,3 +115,13 @@ def test_room_for_descriptors_is_made_as_far_as_it_is_allowed() -> None:
         [sys.executable, "-c", _DESCRIPTORS], cwd=ROOT, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_open_descriptors_are_counted_without_a_list_of_them() -> None:
+    opened = [os.open("/", os.O_RDONLY) for _ in range(50)]
+    try:
+        listed = [*Path("/proc/self/fd").iterdir()]  # with the descriptor of the list itself
+        assert open_descriptors() in (len(listed) - 1, len(listed))
+    finally:
+        for one in opened:
+            os.close(one)

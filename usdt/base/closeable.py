@@ -7,7 +7,7 @@ import fcntl
 import os
 from typing import Self
 
-__all__ = ("FD", "Closeable", "allow_descriptors")
+__all__ = ("FD", "Closeable", "allow_descriptors", "open_descriptors")
 
 _SPARE = 64  # descriptors that the rest of the process may need
 
@@ -20,7 +20,7 @@ def allow_descriptors(count: int) -> None:
     import resource  # noqa: PLC0415 - only where every site needs a descriptor
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = len(os.listdir("/proc/self/fd")) + count + _SPARE  # noqa: PTH208 - pathlib costs
+    wanted = open_descriptors() + count + _SPARE
     if hard != resource.RLIM_INFINITY and hard < wanted:
         with contextlib.suppress(OSError, ValueError):  # beyond fs.nr_open, or no privilege
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
@@ -28,6 +28,15 @@ def allow_descriptors(count: int) -> None:
     if soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+
+
+def open_descriptors() -> int:
+    """Return the number of this process's open descriptors, or one more."""
+    # Since Linux kernel commit f1f1f2569901 ("proc: report open files as size in stat() for
+    # /proc/pid/fd") (in v6.2), the size is their number. Before that it is 0, and they are listed,
+    # which takes long for thousands.
+    folder = "/proc/self/fd"
+    return os.stat(folder).st_size or len(os.listdir(folder))  # noqa: PTH116, PTH208 - pathlib costs
 
 
 class Closeable:
