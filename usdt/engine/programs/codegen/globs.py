@@ -12,8 +12,8 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen
-from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R7, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, Alu, Jump
+from usdt.engine.programs.codegen.strings import emit_each_byte
 from usdt.engine.programs.types import aligned, size_of
 
 if TYPE_CHECKING:
@@ -89,28 +89,16 @@ def _class(pattern: bytes, start: int) -> tuple[frozenset[int], int]:
 
 def emit_match(emitter: ValueEmitter, what: FindText) -> None:
     """Leave in r0 whether a pattern matches a string."""
-    # The kernel passes the function of a byte the address of two slots, as for strcontains().
     if not isinstance(what.part, bytes):
         raise TypeError(what)
     asm, glob = emitter.asm, parse_glob(what.part)
     size = aligned(size_of(what.text.type))
     place = emitter.frame.in_scratch(size)
     emitter.put(what.text, place)
-    places, memory = emitter.frame.push(), emitter.frame.push()
-    asm.store(R10, places, 1)
-    asm.store(R10, memory, R7)
-    name = asm.new_label("match")
-    asm.mov(R1, size)
-    asm.load_function(R2, name)
-    asm.mov(R3, R10)
-    asm.add(R3, memory)
-    asm.mov(R4, 0)
-    asm.call(Helper.LOOP)
-    asm.load(R0, R10, places)
+    step = functools.partial(_step, glob=glob, start=place.offset, size=size)
+    emit_each_byte(emitter, size, 1, step)
     asm.alu(Alu.RSH, R0, len(glob.characters))
     asm.alu(Alu.AND, R0, 1)
-    step = functools.partial(_step, glob=glob, start=place.offset, size=size)
-    asm.function(name, step)
 
 
 def _step(asm: Assembler, *, glob: Glob, start: int, size: int) -> None:

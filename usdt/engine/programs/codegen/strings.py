@@ -10,7 +10,7 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R5, R6, R7, R10, Jump
 from usdt.engine.programs.types import aligned, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.bpf.asm.assembler import Assembler
     from usdt.bpf.asm.insn import Reg
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "emit_concatenated",
+    "emit_each_byte",
     "emit_find_text",
     "emit_object",
     "emit_path",
@@ -81,8 +82,7 @@ def emit_text_length(emitter: ValueEmitter, what: TextLength) -> None:
 
 def emit_find_text(emitter: ValueEmitter, what: FindText) -> None:
     """Leave in r0 whether a string has another in it, or where."""
-    # A function looks at each place of the string. The kernel passes it the address of two slots:
-    # the scratch memory, which has the strings, and the result.
+    # A function looks at each place of the string.
     asm, part = emitter.asm, what.part
     size = aligned(size_of(what.text.type))
     room = len(part) if isinstance(part, bytes) else size_of(part.type)
@@ -97,29 +97,42 @@ def emit_find_text(emitter: ValueEmitter, what: FindText) -> None:
     if not isinstance(part, bytes):
         wanted = emitter.frame.in_scratch(aligned(room))
         emitter.put(part, wanted)
-    found, memory = emitter.frame.push(), emitter.frame.push()
-    asm.store(R10, found, -int(what.position))
+    look = functools.partial(
+        _look,
+        part=[*part] if isinstance(part, bytes) else [None] * room,
+        start=place.offset,
+        wanted=wanted.offset,
+        size=size,
+        result=R1 if what.position else 1,
+    )
+    emit_each_byte(emitter, size, -int(what.position), look)
+
+
+def emit_each_byte(
+    emitter: ValueEmitter, size: int, state: int, step: Callable[[Assembler], None]
+) -> None:
+    """Call a function for each byte of a string in the scratch memory; leave its result in r0.
+
+    Args:
+        emitter: emits the call.
+        size: bytes of the string.
+        state: the first value of the result.
+        step: emits the function. It has the index of the byte in r1, and in r2 the address of two
+            words: that of the scratch memory, and the result. It returns 1 to be the last.
+    """
+    asm = emitter.asm
+    result, memory = emitter.frame.push(), emitter.frame.push()
+    asm.store(R10, result, state)
     asm.store(R10, memory, R7)
-    name = asm.new_label("find")
+    name = asm.new_label("byte")
     asm.mov(R1, size)
     asm.load_function(R2, name)
     asm.mov(R3, R10)
     asm.add(R3, memory)
     asm.mov(R4, 0)
     asm.call(Helper.LOOP)
-    asm.load(R0, R10, found)
-    each = [*part] if isinstance(part, bytes) else [None] * room
-    asm.function(
-        name,
-        functools.partial(
-            _look,
-            part=each,
-            start=place.offset,
-            wanted=wanted.offset,
-            size=size,
-            result=R1 if what.position else 1,
-        ),
-    )
+    asm.load(R0, R10, result)
+    asm.function(name, step)
 
 
 def _look(
