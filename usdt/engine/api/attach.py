@@ -15,7 +15,12 @@ from usdt.engine.language import parse_probe
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.output.symbol_needs import wants_user_symbols
-from usdt.engine.run.attach import attach_probes, tracefs_session, with_defined_events
+from usdt.engine.run.attach import (
+    attach_probes,
+    session_settings,
+    tracefs_session,
+    with_defined_events,
+)
 from usdt.engine.run.options import (
     SERVERS_NEEDED,
     TRACEFS,
@@ -23,7 +28,6 @@ from usdt.engine.run.options import (
     TargetOptions,
     TraceOptions,
     debuginfod_servers,
-    ring_buffer_size,
     split_command,
 )
 from usdt.engine.run.registry import target_provider
@@ -264,12 +268,7 @@ def open_events(
             return tracefs_session(form, tasks, options)
         return RingBufferSession(
             form,
-            accept=tasks,
-            buffer=ring_buffer_size(options, requests),
-            backlog=options.backlog,
-            max_string=options.max_string,
-            unwind=options.unwind,
-            stack_bytes=options.stack_bytes,
+            **session_settings(options, requests, tasks),
         )
 
     attached, release = attach_and_release(stacks, targets, requests, session, options)

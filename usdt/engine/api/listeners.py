@@ -11,8 +11,7 @@ from usdt.engine.api.attach import attach_and_release
 from usdt.engine.api.stream import Stream
 from usdt.engine.output.formatters.event import EventFormatter
 from usdt.engine.output.symbol_needs import wants_user_symbols
-from usdt.engine.run.attach import attach_more
-from usdt.engine.run.options import ring_buffer_size
+from usdt.engine.run.attach import attach_more, session_settings
 from usdt.engine.runtime.session import RingBufferSession
 
 if TYPE_CHECKING:
@@ -85,12 +84,7 @@ class Listeners:
         options = self._options
         return _ListenerSession(
             self._form,
-            accept=tasks,
-            buffer=ring_buffer_size(options, [request]),
-            backlog=options.backlog,
-            max_string=options.max_string,
-            unwind=options.unwind,
-            stack_bytes=options.stack_bytes,
+            **session_settings(options, [request], tasks),
         )
 
     def dispatch(self) -> bool:

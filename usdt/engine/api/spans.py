@@ -10,7 +10,7 @@ from usdt.base.frozen import replace
 from usdt.engine.api.attach import attach_and_release, parse_probes
 from usdt.engine.api.events import Events
 from usdt.engine.output.formatters.event import EventFormatter
-from usdt.engine.run.options import ring_buffer_size
+from usdt.engine.run.attach import session_settings
 from usdt.engine.run.registry import kind_of
 from usdt.engine.spans.session import SpanSession
 from usdt.engine.spans.spec import span_spec
@@ -87,12 +87,7 @@ def open_spans(
         return SpanSession(
             spec=spec,
             form=EventFormatter(stacks),
-            accept=tasks,
-            buffer=ring_buffer_size(options, spec.requests),
-            backlog=options.backlog,
-            max_string=options.max_string,
-            unwind=options.unwind,
-            stack_bytes=options.stack_bytes,
+            **session_settings(options, spec.requests, tasks),
         )
 
     attached, release = attach_and_release(stacks, targets, spec.requests, session, options)

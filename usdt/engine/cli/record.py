@@ -19,8 +19,7 @@ from usdt.engine.cli.trace import symbolizer
 from usdt.engine.output.parquet import is_parquet
 from usdt.engine.recording.description import Header
 from usdt.engine.recording.writer import Recorder
-from usdt.engine.run.attach import uprobe_method
-from usdt.engine.run.options import ring_buffer_size
+from usdt.engine.run.attach import session_settings
 from usdt.engine.runtime.session import RingBufferSession
 from usdt.engine.spans.session import SpanSession
 
@@ -131,17 +130,7 @@ class RecordJob:
         words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119 - a Path is not needed
         probes = [request.text for request in self._options.requests]
         self._header = Header.here(tool, words, probes)  # its time must precede the first record
-        settings: dict[str, Any] = {
-            "accept": tasks,
-            "buffer": ring_buffer_size(trace, self._options.requests),
-            "backlog": trace.backlog,
-            "max_string": trace.max_string,
-            "max_struct": trace.max_struct,
-            "via": uprobe_method(trace),
-            "stacks": trace.stacks,
-            "unwind": trace.unwind,
-            "stack_bytes": trace.stack_bytes,
-        }
+        settings = session_settings(trace, self._options.requests, tasks)
         if self._spec is not None:
             return _SpanRecording(self._recorder, self._build_id, spec=self._spec, **settings)
         return _FileRecording(self._recorder, self._build_id, **settings)

@@ -25,8 +25,7 @@ from usdt.engine.output.span_tree import DEPTH_MARK, SELF_MARK, MeasuredLine, Sp
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.output.symbol_needs import wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
-from usdt.engine.run.attach import uprobe_method
-from usdt.engine.run.options import ring_buffer_size
+from usdt.engine.run.attach import session_settings
 from usdt.engine.run.registry import kind_of
 from usdt.engine.spans.session import SpanSession
 from usdt.engine.spans.spec import span_spec
@@ -140,15 +139,7 @@ class SpanJob:
         self._session = SpanSession(
             spec=self._spec,
             form=cast("Formatter", _Measured(self._form)),
-            accept=tasks,
-            buffer=ring_buffer_size(trace, self._options.requests),
-            backlog=trace.backlog,
-            max_string=trace.max_string,
-            max_struct=trace.max_struct,
-            via=uprobe_method(trace),
-            stacks=trace.stacks,
-            unwind=trace.unwind,
-            stack_bytes=trace.stack_bytes,
+            **session_settings(trace, self._options.requests, tasks),
         )
         return self._session
 

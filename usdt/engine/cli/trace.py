@@ -21,8 +21,8 @@ from usdt.engine.output.parquet import share_columns
 from usdt.engine.output.stacks import StackResolver
 from usdt.engine.output.symbol_needs import wants_user_symbols
 from usdt.engine.output.wall_clock import WallClock
-from usdt.engine.run.attach import tracefs_session, uprobe_method, with_defined_events
-from usdt.engine.run.options import TRACEFS, ring_buffer_size
+from usdt.engine.run.attach import session_settings, tracefs_session, with_defined_events
+from usdt.engine.run.options import TRACEFS
 from usdt.engine.run.registry import target_provider
 from usdt.engine.runtime.session import RingBufferSession
 
@@ -136,17 +136,7 @@ class PrintJob:
         self._pids = tasks.pids
         if trace.via == TRACEFS:
             return tracefs_session(self._formatter, tasks, trace)
-        settings: dict[str, Any] = {
-            "accept": tasks,
-            "buffer": ring_buffer_size(trace, self._options.requests),
-            "backlog": trace.backlog,
-            "max_string": trace.max_string,
-            "max_struct": trace.max_struct,
-            "via": uprobe_method(trace),
-            "stacks": trace.stacks,
-            "unwind": trace.unwind,
-            "stack_bytes": trace.stack_bytes,
-        }
+        settings = session_settings(trace, self._options.requests, tasks)
         if self._in_sequence:
             from usdt.engine.runtime.call_chain import CallChainSession  # noqa: PLC0415
 

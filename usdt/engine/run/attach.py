@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from usdt.base.frozen import frozen, replace
 from usdt.bpf.link import UprobeMethod
 from usdt.engine.compiler.limits import DEFAULT_BUFFER
-from usdt.engine.run.options import TRACEFS
+from usdt.engine.run.options import TRACEFS, ring_buffer_size
 from usdt.engine.run.protocols import AttachResult
 from usdt.engine.run.registry import kind_of, provider_of, target_provider
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from usdt.engine.run.protocols import SpawnedCommand, TracedTargets
     from usdt.engine.runtime.session import BpfSession
 
-__all__ = ("AttachedProbes", "attach_more", "attach_probes", "uprobe_method")
+__all__ = ("AttachedProbes", "attach_more", "attach_probes", "session_settings", "uprobe_method")
 
 
 @frozen
@@ -160,6 +160,23 @@ def tracefs_session(form: Formatter, tasks: TaskFilter, options: TraceOptions) -
         max_string=options.max_string,
     )
     return cast("BpfSession", session)  # it implements what attaching and the loop use
+
+
+def session_settings(
+    options: TraceOptions, requests: Sequence[ProbeText], tasks: TaskFilter
+) -> dict[str, Any]:
+    """Return the arguments of a session that reads ring buffers: those that options decide."""
+    return {
+        "accept": tasks,
+        "buffer": ring_buffer_size(options, requests),
+        "backlog": options.backlog,
+        "max_string": options.max_string,
+        "max_struct": options.max_struct,
+        "via": uprobe_method(options),
+        "stacks": options.stacks,
+        "unwind": options.unwind,
+        "stack_bytes": options.stack_bytes,
+    }
 
 
 def uprobe_method(options: TraceOptions) -> UprobeMethod | None:
