@@ -8,6 +8,8 @@ import json
 import os
 import re
 import struct
+import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +199,31 @@ def test_a_block_and_every_byte_of_it_that_may_be_damaged() -> None:
 def test_a_block_larger_than_readers_take_is_not_written() -> None:
     with pytest.raises(RecordingError, match="at most 16777216 can be recorded"):
         frame(Block(b"DATA", bytes(MAX_CONTENT + 8), 1))
+
+
+@pytest.fixture(params=["zlib", "isal"])
+def checksums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both modules that calculate the checksums of much content."""
+    if request.param == "isal":
+        pytest.importorskip("isal.isal_zlib", reason="needs the extra isal")
+    else:
+        monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    monkeypatch.setattr(blocks, "_MANY", 1)
+    monkeypatch.setattr(blocks, "_CHECKSUMS", blocks._Checksums())
+
+
+@pytest.mark.usefixtures("checksums")
+def test_checksums_of_much_content_are_those_of_zlib() -> None:
+    pieces = [b"the first block", bytes(range(256)) * 5000, b"", b"123456789"]
+    for _ in range(3):  # the second and third after much content
+        header = blocks.start_of(b"DATA", pieces, 7)
+        assert struct.unpack("<4sIIII", header[:20]) == (
+            *(b"DATA", 1_280_024, 7, zlib.crc32(b"".join(pieces)), 0),
+        )
+        content = b"".join([header, *pieces])
+        assert read_block(io.BytesIO(content)) == Block(b"DATA", content[24:], 7)
+        with pytest.raises(RecordingError, match="the 1280024 bytes of a block are damaged"):
+            read_block(io.BytesIO(content[:-1] + b"8"))
 
 
 # ---------------------------------------------------------------- the recorder

@@ -109,7 +109,7 @@ class OutputFile:
             SyscallError: the write failed, for example because the disk is full.
         """
         if isinstance(lines, Lines):
-            self._write(lines)
+            self.write_pieces(lines)
         else:
             self.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
 
@@ -121,9 +121,10 @@ class OutputFile:
 
     def write_bytes(self, content: bytes) -> None:
         """Write bytes; raises the same errors as write()."""
-        self._write([content] if content else [])
+        self.write_pieces([content] if content else [])
 
-    def _write(self, pieces: list[bytes]) -> None:
+    def write_pieces(self, pieces: list[bytes]) -> None:
+        """Write bytes that follow one another; raises the same errors as write()."""
         progress.clear()
         try:
             self._begin()

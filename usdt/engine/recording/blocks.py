@@ -18,15 +18,18 @@ The header's own checksum distinguishes a damaged length from a truncated file.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import zlib
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
 __all__ = (
@@ -51,6 +54,7 @@ __all__ = (
     "frame",
     "read_block",
     "read_magic",
+    "start_of",
 )
 
 MAGIC = b"\x89usdtrec"  # not a prefix of text; a transfer in text mode would damage the first byte
@@ -72,6 +76,7 @@ DATA = b"DATA"  # records as they were in the ring buffer
 END = b"END\0"  # JSON: losses; the last block
 
 _HEADER = struct.Struct("<4sIIIII")
+_MANY = 8 << 20  # bytes of content whose checksums cost more than the import of another module
 _KINDS = frozenset({HEAD, VARIANT, FILE, MAPS, KSYM, PYTHON, CGROUPS, DATA, END})
 #: The kinds that symbols and names come from.
 SYMBOLS = (MAPS, KSYM, PYTHON, CGROUPS)
@@ -119,19 +124,45 @@ class Block:
         return _HEADER.size + len(self.content) + self.skipped
 
 
-def frame(block: Block) -> bytes:
-    """Return the bytes of a block in a file.
+class _Checksums:
+    # CRC-32 of content. The module of the extra takes a tenth of the time of zlib; it is imported
+    # once there is much content.
+    def __init__(self) -> None:
+        self._crc32: Callable[[bytes, int], int] = zlib.crc32
+        self._left = _MANY  # bytes until then
+
+    def of(self, pieces: Sequence[bytes]) -> int:
+        value = size = 0
+        for piece in pieces:
+            value = self._crc32(piece, value)
+            size += len(piece)
+        if self._left > 0:
+            self._left -= size
+            if self._left <= 0:
+                with contextlib.suppress(ImportError):
+                    self._crc32 = import_module("isal.isal_zlib").crc32
+        return value
+
+
+_CHECKSUMS = _Checksums()
+
+
+def start_of(kind: bytes, pieces: Sequence[bytes], records: int = 0) -> bytes:
+    """Return the header of a block, which the pieces of its content follow in the file.
 
     Raises:
         RecordingError: the content is larger than a reader accepts.
     """
-    if len(block.content) > MAX_CONTENT:
-        raise RecordingError(
-            f"a block of {len(block.content)} bytes: at most {MAX_CONTENT} can be recorded"
-        )
-    checksum = zlib.crc32(block.content)
-    start = _HEADER.pack(block.kind, len(block.content), block.records, checksum, 0, 0)[:-4]
-    return start + zlib.crc32(start).to_bytes(4, "little") + block.content
+    size = sum(map(len, pieces))
+    if size > MAX_CONTENT:
+        raise RecordingError(f"a block of {size} bytes: at most {MAX_CONTENT} can be recorded")
+    start = _HEADER.pack(kind, size, records, _CHECKSUMS.of(pieces), 0, 0)[:-4]
+    return start + zlib.crc32(start).to_bytes(4, "little")
+
+
+def frame(block: Block) -> bytes:
+    """Return the bytes of a block in a file; raises the same error as :func:`start_of`."""
+    return start_of(block.kind, [block.content], block.records) + block.content
 
 
 def read_magic(stream: BinaryIO, name: str) -> None:
@@ -179,6 +210,6 @@ def read_block(stream: BinaryIO, *, skip_data: bool = False) -> Block | None:
     content = stream.read(length)
     if len(content) < length:
         raise CutError(_HEADER.size + len(content), kind, content)
-    if zlib.crc32(content) != checksum:
+    if _CHECKSUMS.of([content]) != checksum:
         raise RecordingError(f"the {length} bytes of a block are damaged: their checksum differs")
     return Block(kind, content, records)

@@ -25,6 +25,7 @@ from usdt.engine.recording.blocks import (
     Block,
     RecordingError,
     frame,
+    start_of,
 )
 from usdt.engine.recording.description import Closing, RecordedVariant, TracedFile, dump
 from usdt.engine.recording.processes import (
@@ -193,26 +194,25 @@ class Recorder:
                 "reader: record fewer probes at a time"
             )
         self._variants.clear()
-        content, records = b"".join(self._pieces), self._gathered_records
-        self._pieces.clear()
+        (pieces, records), self._pieces = (self._pieces, self._gathered_records), []
         self._gathered = self._gathered_records = 0
         if self.snapshots is not None:
             self._waiting += self.snapshots.blocks(final=final)
         names = {} if self._cgroups is None else self._cgroups.take_names()
         if names:
             self._waiting.append(frame(Block(CGROUPS, dump(names))))
-        if content:
-            self._waiting.append(frame(Block(DATA, content, records)))
         waiting, self._waiting = self._waiting, []
         for block in waiting:
-            self._put(block)
+            self._put([block])
+        if any(pieces):
+            self._put([start_of(DATA, pieces, records), *pieces])
 
     def end(self, lost: Sequence[Lost]) -> None:
         """Write the remaining records and the closing block."""
         self.flush(final=True)
         losses = tuple((item.probe, item.lost, item.unread) for item in lost)
         closing = Closing(Clock.now(), self.records, losses)
-        self._put(frame(Block(END, dump(closing.to_json()))))
+        self._put([frame(Block(END, dump(closing.to_json())))])
 
     def close(self) -> None:
         """Free the snapshots of processes; the output file stays open."""
@@ -221,15 +221,15 @@ class Recorder:
         if self._cgroups is not None:
             self._cgroups.close()
 
-    def _put(self, content: bytes) -> None:
+    def _put(self, pieces: list[bytes]) -> None:
         if self._output is None:
             raise TracingError("a recording has to begin before anything can be written")
         try:
-            self._output.write_bytes(content)
+            self._output.write_pieces(pieces)
         except SyscallError as err:
             hint = "what was written until then can be read" if self.size else ""
             raise SyscallError(err.errno or 0, err.call, hint) from err
-        self.size += len(content)
+        self.size += sum(map(len, pieces))
 
 
 def _size_of(data: bytes, count: int) -> int:
