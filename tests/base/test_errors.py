@@ -15,6 +15,7 @@ from usdt.base.errors import (
     TargetError,
     TracingError,
     VerifierError,
+    with_place,
 )
 
 # As kernels print them: the reason is followed by statistics and ended by an empty line.
@@ -111,3 +112,24 @@ def test_a_language_error_counts_columns_from_one_for_people() -> None:
 
 def test_a_text_with_newlines_stays_one_line() -> None:
     assert "\n" not in str(LanguageError("a\nb", 1, "a newline"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("no value", "no value, here"),
+        ("no x; did you mean y?", "no x, here; did you mean y?"),
+        ("found 'x': did you mean y?", "found 'x', here: did you mean y?"),
+        ("'did you mean' is no name", "'did you mean' is no name, here"),
+        ("no 'did you mean'; did you mean y?", "no 'did you mean', here; did you mean y?"),
+        ("is it?", "is it?, here"),
+    ],
+)
+def test_a_place_precedes_a_suggestion(reason: str, said: str) -> None:
+    assert with_place(reason, "here") == said
+
+
+def test_a_suggestion_ends_an_error_of_the_language() -> None:
+    error = LanguageError("p:x(agr0)", 4, "unknown name 'agr0'; did you mean arg0?")
+    text = "unknown name 'agr0', at column 5 of 'p:x(agr0)'; did you mean arg0?"
+    assert str(error) == text

@@ -86,7 +86,7 @@ def test_errors_and_flags_are_compared_by_name(predicate: str) -> None:
     [
         ("return == ENOENT", "the result of a failed call is negative: write -ENOENT"),
         ("flags == O_WRONLY|O_CREAT", "write parentheses, … == (O_WRONLY|O_CREAT)"),
-        ("flags == O_CLOEXE", "unknown name 'O_CLOEXE'; did you mean O_CLOEXEC?"),
+        ("flags == O_CLOEXE", "unknown name 'O_CLOEXE', at column 25; did you mean O_CLOEXEC?"),
         ('flags == "O_RDONLY|O_CLOEXE"', "none of its values has the name"),
     ],
 )
@@ -142,7 +142,10 @@ def test_an_argument_is_also_a_member_of_args() -> None:
         "out(args.dfd)": -100,
     }
     words = ["trace", "syscall:openat(args.filname)"]
-    assert "unknown name 'filname'; did you mean filename?" in kprobe(*words, code=2).stderr
+    assert (
+        "unknown name 'filname', at column 21; did you mean filename?"
+        in kprobe(*words, code=2).stderr
+    )
 
 
 def test_a_pattern_shows_whole_calls_and_keeps_them_in_recordings(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,7 +63,8 @@ def untyped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 _REFUSED = {
     "a thread-local variable": ("per_thread", "per_thread: it is thread-local: its address diff"),
     "its address": ("*(int *)&per_thread", "per_thread: it is thread-local"),
-    "a misspelt name": ("countr", "work has the parameters n; did you mean the variable counter?"),
+    "a misspelt name": ("countr", "work has the parameters n, at column "),
+    "what was meant": ("countr", "; did you mean the variable counter?"),
     "the address of a parameter": ("&n", "n is a value without one"),
     "the address of a bit field": ("&config.low", "config.low is a bit field"),
     "a member that is not there": ("config.b", "struct node has no member 'b'"),
@@ -96,11 +98,41 @@ def test_what_only_debug_information_knows(items: str, said: str, untyped: Path)
     assert said in str(caught.value)
 
 
+def test_a_function_without_parameters_is_told_from_one_without_debug_information(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bare.c").write_text("int bare(int n) { return n; }")
+    (tmp_path / "code.s").write_text(
+        ".globl written\n.type written, @function\nwritten: nop\n.size written, 1\n"
+    )
+    (tmp_path / "main.c").write_text(
+        "int written(void); int bare(int);\n"
+        "__attribute__((noinline)) void idle(void) { bare(1); }\n"
+        "int main(void) { idle(); return written(); }"
+    )
+    for words in (["bare.c"], ["-g", "code.s"], ["-g", "main.c"]):
+        subprocess.run(["gcc", "-O1", "-c", *words], cwd=tmp_path, check=True)
+    program = tmp_path / "program"
+    objects = ["bare.o", "code.o", "main.o"]
+    subprocess.run(["gcc", "-o", program, *objects], cwd=tmp_path, check=True)
+    for function, said in (
+        ("idle", "unknown name 'm': idle has no parameters, at column"),
+        (
+            "bare",
+            "no parameters of bare are known: no debug information describes it; arg0… and return",
+        ),
+        ("written", "no parameters of written are known: it is assembler code; arg0… and return"),
+    ):
+        with pytest.raises(LanguageError, match=said):
+            planned(program, f"{function}(m)")
+
+
 def test_keys_may_name_variables(typed: Path) -> None:
     found = planned(typed, "work", "counter, text")
     assert [output.key for output in found.outputs] == ["counter", "text"]
     with pytest.raises(
-        LanguageError, match=r"unknown name 'countr'; did you mean the variable counter\?"
+        LanguageError,
+        match=r"unknown name 'countr', at column 1 of .*; did you mean the variable counter\?",
     ):
         planned(typed, "work", "countr")
 
@@ -164,7 +196,8 @@ def test_usdt_probes_name_variables_of_their_file() -> None:
     items = parse_items("g_itn")
     (point,) = points_of(probe, path, items=items)
     with pytest.raises(
-        LanguageError, match=r"unknown name 'g_itn'; did you mean the variable g_int\?"
+        LanguageError,
+        match=r"unknown name 'g_itn', at column .*; did you mean the variable g_int\?",
     ):
         plan(point, items, "g_itn")
 

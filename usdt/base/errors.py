@@ -31,6 +31,7 @@ __all__ = (
     "TargetNotFound",
     "TracingError",
     "VerifierError",
+    "with_place",
 )
 
 
@@ -94,6 +95,13 @@ class NotSupported(TracingError):  # noqa: N818 - the field's word for it
         super().__init__(f"{feature} {need}")
 
 
+def with_place(reason: str, place: str) -> str:
+    """Return a reason with its place: ``REASON, PLACE``, and a suggestion, if any, last."""
+    known, suggests, name = reason.rpartition("did you mean")
+    known = known.rstrip(" ;:,") if suggests and name.endswith("?") else reason
+    return f"{known}, {place}{reason[len(known) :]}"
+
+
 class LanguageError(TracingError, ValueError):
     """A syntax error or wrong name in a probe or item.
 
@@ -107,7 +115,9 @@ class LanguageError(TracingError, ValueError):
         self.text = text
         self.column = column
         self.reason = reason
-        super().__init__(f"{reason}, at column {column + 1} of {_excerpt(text, column)!r}")
+        super().__init__(
+            with_place(reason, f"at column {column + 1} of {_excerpt(text, column)!r}")
+        )
 
 
 class ProgramError(LanguageError):

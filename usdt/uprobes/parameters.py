@@ -32,6 +32,9 @@ __all__ = (
 )
 
 
+_WITHOUT = "arg0… and return work without names"
+
+
 @frozen
 class Prototype:
     """A function, as ``usdt info`` shows it.
@@ -111,6 +114,22 @@ class DebugParameters:
             # Debug information of assembler code has no parameters.
             self._known[key] = None if found and found.language == "assembler" else found
         return self._known[key]
+
+    def unknown_reason(self, function: ProbeFunction) -> str:
+        """Return why the parameters of a function are not known; "" if they are.
+
+        Raises:
+            TracingError: its description is damaged.
+        """
+        if self.missing_reason:
+            return self.missing_reason
+        if function.is_go:
+            return f"those of Go functions are not read by name; {_WITHOUT}"
+        if self.described(function) is not None:
+            return ""
+        if self.debug.function(function.start, function.symbol) is not None:
+            return f"it is assembler code; {_WITHOUT}"
+        return f"no debug information describes it; {_WITHOUT}"
 
     @property
     def missing_reason(self) -> str:

@@ -271,7 +271,7 @@ class FunctionRequest:
             elif parameters is None:
                 reason = variables.missing_debug
             else:
-                reason = _other_names(lacking[0], arguments[lacking[0]], parameters.missing_reason)
+                reason = _other_names(lacking[0], arguments[lacking[0]], parameters)
             raise self._unknown(name, reason, variables.near(name))
         if parameters is None and needs_members(self._items):
             start = self.text.items[0].expression.start if self.text.items else 0
@@ -335,17 +335,15 @@ class FunctionRequest:
 
 
 def _other_names(
-    function: ProbeFunction, arguments: tuple[Argument, ...], absence: str | None
+    function: ProbeFunction, arguments: tuple[Argument, ...], parameters: DebugParameters
 ) -> str:
     names = [one.name for one in arguments if not one.hidden and one.name != "return"]
     if names:
         return f"{function.name} has the parameters {', '.join(names)}"
-    if absence:
-        return f"no parameters of {function.name} are known: {absence}"
-    return (
-        f"no parameters of {function.name} are known: it has none, or was compiled without -g; "
-        "arg0… and return work without it"
-    )
+    unknown = parameters.unknown_reason(function)
+    if unknown:
+        return f"no parameters of {function.name} are known: {unknown}"
+    return f"{function.name} has no parameters"
 
 
 def _roots(pid: int) -> tuple[str, ...]:

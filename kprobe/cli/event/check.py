@@ -9,6 +9,7 @@ import click
 
 from kprobe.cli.event.definitions import modernized
 from kprobe.events import DefinitionError, Dialect, canonical, parse
+from usdt.base.errors import with_place
 from usdt.base.text import printable
 
 __all__ = ("check",)
@@ -51,7 +52,8 @@ def check(definition: str, version: str | None, *, as_json: bool) -> int:
             # err.column counts unescaped characters; an escaped character is longer.
             click.echo(f"  {printable(err.text)}", err=True)
             click.echo(f"  {' ' * len(printable(err.text[: err.column]))}^", err=True)
-            click.echo(f"Error: {err.reason}, at column {err.column + 1}", err=True)
+            placed = with_place(err.reason, f"at column {err.column + 1}")
+            click.echo(f"Error: {placed}", err=True)
         return 1
     text = canonical(definition)
     click.echo(json.dumps({"ok": True, "normalized": text}) if as_json else printable(text))

@@ -77,7 +77,11 @@ def test_beside_the_return_the_caller_is_that_of_the_entry() -> None:
 @pytest.mark.parametrize(
     ("items", "registers", "reason"),
     [
-        ("reg(rdj)", ENTRY, r"reg\(\): x86_64 has no register rdj; did you mean rd"),
+        (
+            "reg(rdj)",
+            ENTRY,
+            r"reg\(\): x86_64 has no register rdj, at column 16 of .*; did you mean rd",
+        ),
         ("reg(xmm0)", ENTRY, "saves no vector and floating-point registers at probes"),
         ("reg(di)", None, r"only functions \(uprobe:, kprobe:\) and USDT probes have registers"),
         ("caller", None, "caller is the return address at a function's entry, which uprobe:x:f is"),

@@ -408,12 +408,13 @@ def _show_error(text: str) -> None:
 
 
 def _misunderstood(error: LanguageError) -> int:
-    from usdt.base.errors import ProgramError  # noqa: PLC0415 - as in _run
+    from usdt.base.errors import ProgramError, with_place  # noqa: PLC0415 - as in _run
     from usdt.engine.language.rendering import caret  # noqa: PLC0415 - only for this message
 
     click.echo(caret(error), err=True)
     in_program = isinstance(error, ProgramError)
-    _error(str(error) if in_program else f"{error.reason}, at column {error.column + 1}")
+    placed = with_place(error.reason, f"at column {error.column + 1}")
+    _error(str(error) if in_program else placed)
     return 2
 
 
