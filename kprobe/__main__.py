@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprobe.cli import main
+from kprobe.cli import script
 
 if __name__ == "__main__":
-    main()
+    script()

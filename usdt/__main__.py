@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from usdt.cli import main
+from usdt.cli import script
 
 if __name__ == "__main__":
-    main()
+    script()

@@ -14,11 +14,11 @@ TYPE_CHECKING = False  # importing typing takes 5 ms, in which ^C would show a t
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ("main",)
+__all__ = ("main", "script")
 
 
 def main() -> NoReturn:
-    """Run the console script.
+    """Run the command and raise SystemExit.
 
     Imports, which take most of the start time, happen inside, so that ^C shows no traceback.
     """
@@ -42,5 +42,15 @@ def main() -> NoReturn:
         from usdt.engine.cli.click_group import run  # noqa: PLC0415
 
         run(kprobe, "kprobe")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def script() -> NoReturn:
+    """Run the console script: the command in a process of its own."""
+    try:
+        from usdt.base.terminal.quick_exit import run_and_leave  # noqa: PLC0415
+
+        run_and_leave(main)
     except KeyboardInterrupt:
         sys.exit(130)

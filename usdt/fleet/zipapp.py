@@ -43,12 +43,12 @@ if command not in ("kprobe", "usdt"):
 if sys.argv[1:2] in (["kprobe"], ["usdt"]):
     command = sys.argv.pop(1)
 if command == "kprobe":
-    from kprobe.cli import main
+    from kprobe.cli import script
 else:
-    from usdt.cli import main
+    from usdt.cli import script
 
 if __name__ == "__main__":
-    main()
+    script()
 """
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import math
 import os
 import select
@@ -324,7 +323,6 @@ def run(command: click.Command, name: str) -> NoReturn:
             raise
         code = reason
     _flush()
-    gc.freeze()  # Python would collect garbage of all modules: a tenth of a short run
     sys.exit(code)
 
 
