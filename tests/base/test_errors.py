@@ -101,7 +101,7 @@ def test_a_missing_feature_says_since_when() -> None:
 def test_a_feature_of_the_configuration_has_no_version() -> None:
     err = NotSupported("the uprobe PMU")
     assert err.since is None
-    assert str(err) == "the uprobe PMU is not in this kernel"
+    assert str(err) == "this kernel lacks the uprobe PMU"
 
 
 def test_a_language_error_counts_columns_from_one_for_people() -> None:

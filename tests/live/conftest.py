@@ -54,7 +54,7 @@ def ringbuf() -> None:
 @pytest.fixture
 def cookies() -> None:
     """A kernel whose links carry BPF cookies."""
-    _need(features.have_cookies(), "BPF cookies", (5, 15))
+    _need(features.have_cookies(), "a BPF cookie", (5, 15))
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ def tracing(path: Path, way: str, size: int = 1 << 20) -> Iterator[Tracer]:
         NotSupported: uprobe_multi or cookies are not there; the test is skipped.
     """
     if way == "perf" and not features.have_cookies():
-        raise NotSupported("BPF cookies", (5, 15))
+        raise NotSupported("a BPF cookie", (5, 15))
     if way == "multi" and not features.have_uprobe_multi():
         raise NotSupported("uprobe_multi", (6, 6))
     counter = MapSpec(MapType.ARRAY, 4, 8, 1)

@@ -227,7 +227,7 @@ def skipped(why: str) -> Run:
 @pytest.mark.parametrize(
     ("why", "wrong"),
     [
-        pytest.param("BPF cookies needs Linux 5.15 or newer", True, id="6.1 has cookies"),
+        pytest.param("a BPF cookie needs Linux 5.15 or newer", True, id="6.1 has cookies"),
         pytest.param("uprobe_multi needs Linux 6.6 or newer", False, id="but no uprobe_multi"),
         pytest.param("needs the program psql", False, id="a program is no feature"),
     ],

@@ -84,15 +84,17 @@ class NotSupported(TracingError):  # noqa: N818 - the field's word for it
     """The running kernel lacks a feature.
 
     Attributes:
-        feature: the name of what is missing.
+        feature: the name of what is missing; a singular, if ``since`` is given.
         since: the first Linux version with it, or None if a configuration option decides.
     """
 
     def __init__(self, feature: str, since: tuple[int, int] | None = None) -> None:
         self.feature = feature
         self.since = since
-        need = f"needs Linux {since[0]}.{since[1]} or newer" if since else "is not in this kernel"
-        super().__init__(f"{feature} {need}")
+        if since is None:
+            super().__init__(f"this kernel lacks {feature}")
+        else:
+            super().__init__(f"{feature} needs Linux {since[0]}.{since[1]} or newer")
 
 
 def with_place(reason: str, place: str) -> str:

@@ -152,7 +152,7 @@ def _check_arguments(probe: object, pid: object, cookie: int) -> None:
 
 
 def _no_cookies() -> NotSupported:
-    return NotSupported("BPF cookies", (5, 15))
+    return NotSupported("a BPF cookie", (5, 15))
 
 
 def _on_return(request: ProbeText) -> bool:
@@ -270,7 +270,7 @@ def _attach_in_kernel(
         raise _no_cookies()
     if request.kind == "rawtp":
         if cookie and not features.have_raw_cookies():
-            raise NotSupported("cookies of raw tracepoints", (6, 10))
+            raise NotSupported("the cookie of a raw tracepoint", (6, 10))
         return attach_raw_tracepoint(program, request.name, cookie=cookie)
     if request.kind == "tracepoint":
         given = cookie if features.have_cookies() else None

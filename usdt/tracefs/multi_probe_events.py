@@ -183,7 +183,7 @@ def _define(file: int, event: MultiProbeEvent, address: int, offset: int) -> Non
         except OSError as err:
             number = err.errno or errno.EIO
             if number == errno.EEXIST and event.pointers:
-                raise NotSupported("several attach points for one event of tracefs", None) from err
+                raise NotSupported("events with several attach points", None) from err
             if not offset:
                 event.refused[address] = SyscallError(number, f"defining {address:#x}")
                 return

@@ -102,7 +102,7 @@ class UprobeEvent(Link):
                 except OSError as err:
                     number = err.errno or errno.EIO
                     if number == errno.EEXIST and self._defined:
-                        what = "several attach points for one event of tracefs"
+                        what = "an event of tracefs with several attach points"
                         raise NotSupported(what, (5, 4)) from err
                     raise SyscallError(number, f"defining {self.name}") from err
                 self._defined += 1

@@ -65,7 +65,7 @@ def attach_breakpoint(program: Program, watched: Breakpoint, pids: Sequence[int]
     Raises:
         TracingError: it is memory of processes, and no process is given.
         TargetError: a process does not exist.
-        NotSupported: this CPU has no such breakpoint.
+        NotSupported: this CPU, or this kernel, has no such breakpoint.
         SyscallError: any other error of the kernel. ENOSPC: all breakpoints of the CPU are in use.
     """
     if not watched.in_kernel and not pids:
@@ -105,5 +105,8 @@ def _open(watched: Breakpoint, task: int, cpu: int) -> FD | None:
         if err.errno == errno.ESRCH:
             return None
         if err.errno in (errno.EINVAL, errno.ENOENT, errno.EOPNOTSUPP):
-            raise NotSupported("such a breakpoint") from err
+            bits = zip("rwx", (READ, WRITE, EXECUTE), strict=True)
+            mode = "".join(letter for letter, bit in bits if watched.mode & bit)
+            size = f"{watched.length} byte{'s' * (watched.length > 1)}"
+            raise NotSupported(f"breakpoints of mode {mode} on {size}") from err
         raise

@@ -266,7 +266,7 @@ class _FunctionAttacher:
             cannot = "an instruction within a function"
         if cannot:
             for request in requests:
-                self._fail(request, NotSupported(f"{cannot}, by kprobe_multi"))
+                self._fail(request, NotSupported(f"kprobe_multi for {cannot}"))
             return True
         variants = variants_of(requests)
         kind, own = AttachType.TRACE_KPROBE_MULTI, os.getpid()

@@ -240,8 +240,8 @@ class AddressFunctions(FunctionChecker):
         if given is not None and not 0 < given <= most:
             raise self.error(count, f"write_user() writes 1 to {most} bytes here, not {given}")
         if not have_user_writes():
-            needs = "which needs CAP_SYS_ADMIN and a kernel that is not locked down,"
-            raise NotSupported(f"write_user(): bpf_probe_write_user(), {needs}")
+            needs = "it needs CAP_SYS_ADMIN and a kernel that is not locked down"
+            raise NotSupported(f"bpf_probe_write_user() for write_user() ({needs})")
         return self.step(WriteUser(address, value, length), BOOLEAN)
 
     def _call_reg(self, node: tree.Call) -> Value:
