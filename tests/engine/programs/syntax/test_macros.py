@@ -74,6 +74,12 @@ def test_a_block_is_at_the_place_of_its_call() -> None:
 
 
 REFUSED = [
+    ("macro §if() { 1 }", "1;", "found 'if': expected the name of the macro, which is no keyword"),
+    (
+        "fn §for($x : int8) : int8 { }",
+        "1;",
+        "found 'for': expected the name of the function, which is no keyword",
+    ),
     ("macro f() { §@x++ }", "f();", "the macro f uses @x: pass maps to it by a parameter"),
     ("macro f($x) { $x }", "f(§@x);", "the macro f expects a variable as $x for $x"),
     ("macro f($x) { $x += 1; }", "f(§1 + 1);", "the macro f changes $x: pass a variable to it"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from usdt.engine.programs.syntax.grammar.attach_points import read_attach_points
 from usdt.engine.programs.syntax.grammar.definitions import DEFINING, DefinitionParser
+from usdt.engine.programs.syntax.grammar.primaries import KEYWORDS
 from usdt.engine.programs.syntax.preprocessor import preprocess
 from usdt.engine.programs.syntax.program import (
     Config,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from usdt.engine.programs.syntax.defines import Define
     from usdt.engine.programs.syntax.source import Source
+    from usdt.engine.programs.syntax.tokens import Token
     from usdt.engine.programs.syntax.tree import Expression
 
 __all__ = ("MAX_LENGTH", "parse_program")
@@ -192,9 +194,15 @@ class _ProgramParser(DefinitionParser):
         made = Map(token.text, token.start, token.end)
         self.maps.append(MapDeclaration(made, kind.text, arguments, start, self.at))
 
+    def _free_name(self, what: str) -> Token:
+        # A keyword in its place would define what no program can call.
+        if self.token.text in KEYWORDS:
+            self.fail(f"{what}, which is no keyword")
+        return self.name(what)
+
     def _macro(self) -> None:
         start = self.advance().start
-        name = self.name("the name of the macro")
+        name = self._free_name("the name of the macro")
         self.expect("(", f"after {name.text}")
         parameters: list[Variable | Map | Identifier] = []
         while self.token.text != ")":
@@ -216,7 +224,7 @@ class _ProgramParser(DefinitionParser):
 
     def _function(self) -> None:
         start = self.advance().start
-        name = self.name("the name of the function")
+        name = self._free_name("the name of the function")
         self.expect("(", f"after {name.text}")
         parameters: list[Parameter] = []
         while self.token.text != ")":
