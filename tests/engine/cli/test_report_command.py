@@ -95,8 +95,8 @@ def test_lines_for_eyes(place: Path) -> None:
     assert "\x1b" not in done.stdout, "no colours for a file"
     assert done.stderr.splitlines() == [
         "p:one: skipped 1 hit with an unreadable predicate",
-        "p:one: 3 events lost; a larger --buffer or --backlog may help",
         "q:all: skipped 2 hits with an unreadable predicate",
+        "p:one: 3 events lost; a larger --buffer or --backlog may help",
         "12 events, 3 lost",
     ]
 

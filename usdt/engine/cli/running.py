@@ -25,7 +25,7 @@ from usdt.engine.run.loop import StopSignals, run_loop
 from usdt.engine.run.options import TRACEFS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from usdt.engine.run.protocols import SpawnedCommand, TracedTargets
     from usdt.engine.runtime.session import BpfSession, Lost
 
-__all__ = ("closing_line", "report_losses", "run_command")
+__all__ = ("closing_line", "report_losses", "run_command", "warn_by_probe")
+
+_MOST_PROBES = 8  # that a warning names: a pattern may have found thousands
 
 _SERVICE = "SYSTEMD_EXEC_PID"  # systemd names the process that it has started (systemd 248)
 _SECOND = 1_000_000_000  # nanoseconds
@@ -228,13 +230,34 @@ def _end(command: SpawnedCommand) -> int:
 
 
 def report_losses(lost: Sequence[Lost]) -> None:
-    """Report the losses of each probe."""
-    for item in lost:
-        if item.unread:
-            warn(f"{item.probe}: skipped {plural(item.unread, 'hit')} with an unreadable predicate")
-        if item.lost:
-            events = plural(item.lost, "event")
-            warn(f"{item.probe}: {events} lost; a larger --buffer or --backlog may help")
+    """Report the losses by probe."""
+    warn_by_probe(
+        [(item.probe, item.unread) for item in lost],
+        lambda count: f"skipped {plural(count, 'hit')} with an unreadable predicate",
+    )
+    warn_by_probe(
+        [(item.probe, item.lost) for item in lost],
+        lambda count: f"{plural(count, 'event')} lost; a larger --buffer or --backlog may help",
+    )
+
+
+def warn_by_probe(counts: Sequence[tuple[str, int]], text: Callable[[int], str]) -> None:
+    """Warn of what probes have counted: a line for each, of those with the most if there are many.
+
+    Args:
+        counts: pairs of a probe and its number; there is no warning of 0.
+        text: returns what a number of them means, for one probe or for several.
+    """
+    found = [(probe, count) for probe, count in counts if count]
+    most = found
+    if len(found) > _MOST_PROBES:
+        found.sort(key=lambda pair: -pair[1])
+        most = found[:_MOST_PROBES]
+    for probe, count in most:
+        warn(f"{probe}: {text(count)}")
+    others = [count for _, count in found[len(most) :]]
+    if others:
+        warn(f"{plural(len(others), 'other probe')}: {text(sum(others))}")
 
 
 def closing_line(events: int, lost: Sequence[Lost]) -> str:

@@ -25,7 +25,7 @@ from usdt.engine.aggregate.values import NONE, total
 from usdt.engine.cli.aggregates.live_display import LiveDisplay
 from usdt.engine.cli.aggregates.schedule import Schedule
 from usdt.engine.cli.click_group import plural, say, warn
-from usdt.engine.cli.running import closing_line
+from usdt.engine.cli.running import closing_line, warn_by_probe
 from usdt.engine.output.wall_clock import iso_time, time_of_day
 from usdt.engine.run.attach import uprobe_method
 
@@ -305,19 +305,21 @@ class AggregateJob:
     def _report_losses(self, lost: list[Lost]) -> None:
         as_json = self.options.output.as_json
         full = "keys or stacks" if self.aggregation.stacks else "keys"
-        for item in lost:
-            if as_json:
-                self.output.write([missed_line(item)])
-            if item.unread:
-                warn(
-                    f"{item.probe}: skipped {plural(item.unread, 'hit')}: a predicate, a key or "
-                    "the value is unreadable"
-                )
-            if item.lost:
-                warn(
-                    f"{item.probe}: {plural(item.lost, 'hit')} lost: no space for more {full}; "
-                    "a larger --max-keys may help"
-                )
+        for item in lost if as_json else ():
+            self.output.write([missed_line(item)])
+        warn_by_probe(
+            [(item.probe, item.unread) for item in lost],
+            lambda count: (
+                f"skipped {plural(count, 'hit')}: a predicate, a key or the value is unreadable"
+            ),
+        )
+        warn_by_probe(
+            [(item.probe, item.lost) for item in lost],
+            lambda count: (
+                f"{plural(count, 'hit')} lost: no space for more {full}; "
+                "a larger --max-keys may help"
+            ),
+        )
         if self.unplaced:
             warn(
                 f"percentiles lack {plural(self.unplaced, 'hit')}: no space for more buckets; "
