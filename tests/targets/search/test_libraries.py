@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from processes import system_libc
 
 from usdt.base.errors import TargetError
-from usdt.targets.search.ldcache import CacheEntry, parse_cache
+from usdt.targets.search.ldcache import CachedPaths, CacheEntry, parse_cache
 from usdt.targets.search.libraries import (
     find_library,
     in_root,
@@ -89,7 +89,25 @@ def test_a_damaged_cache_gives_what_can_be_read(data: bytes, count: int) -> None
 @given(st.binary(max_size=300))
 def test_any_bytes_are_some_cache(data: bytes) -> None:
     for magic in (b"", b"glibc-ld.so.cache1.1", b"ld.so-1.7.0\0"):
-        assert all(isinstance(entry, CacheEntry) for entry in parse_cache(magic + data))
+        found = parse_cache(magic + data)
+        assert all(isinstance(entry, CacheEntry) for entry in found)
+        check_paths(magic + data)
+
+
+def check_paths(data: bytes) -> None:
+    entries = parse_cache(data)
+    cached = CachedPaths(data)
+    for name in {entry.name for entry in entries} | {"", "no such name"}:
+        assert cached.of(name) == [entry.path for entry in entries if entry.name == name]
+
+
+def test_paths_of_a_name() -> None:
+    twice = (*ENTRIES, ("liba.so", "/lib/liba.so"), ("libö.so", "/lib/libö.so"), ("odd", ""))
+    for make in (new_cache, old_cache):
+        check_paths(make(*twice))
+        assert CachedPaths(make(*twice)).of("liba.so") == ["/opt/a b/liba.so", "/lib/liba.so"]
+    if CACHE.exists():
+        check_paths(CACHE.read_bytes())
 
 
 def test_the_cache_agrees_with_ldconfig() -> None:

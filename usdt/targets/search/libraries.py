@@ -23,7 +23,7 @@ from usdt.elf.dynamic import Dynamic, parse_dynamic
 from usdt.elf.file import open_regular
 from usdt.elf.file_bytes import FileBytes, OpenFile
 from usdt.elf.format import decode_header
-from usdt.targets.search.ldcache import CacheEntry, parse_cache
+from usdt.targets.search.ldcache import CachedPaths, parse_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -212,7 +212,7 @@ def _order(found: tuple[int, bool, str]) -> tuple[int, bool]:
 def _ranked(name: str, root: str, library_path: str) -> Iterator[tuple[int, str]]:
     # Candidates in the loader's search order, each with the rank of its name.
     yield from _ranked_in(name, root, _split(library_path))
-    entries = ((name_rank(name, entry.name), entry.path) for entry in _cache_entries(root))
+    entries = ((name_rank(name, one.name), one.path) for one in parse_cache(_cache(root)))
     yield from _for_this_cpu([(rank, path) for rank, path in entries if rank is not None])
     yield from _ranked_in(name, root, _default_directories(root))
 
@@ -259,23 +259,25 @@ def _split(text: str) -> list[str]:
     return [directory or "." for directory in text.replace(";", ":").split(":")]
 
 
-def _cache_entries(root: str) -> list[CacheEntry]:
+def _cache(root: str) -> bytes:
+    # The loader's cache; b"" on systems that have none: musl, distroless.
     try:
         with open(in_root(root, CACHE), "rb") as file:
-            return parse_cache(file.read(_MAX_CACHE))
+            return file.read(_MAX_CACHE)
     except (OSError, TargetError):
-        return []  # some systems have no cache: musl, distroless
+        return b""
 
 
 @cache
 def _cpu_levels() -> tuple[str, ...]:
     """Return the glibc-hwcaps subdirectories that the loader searches on this CPU, in order."""
     try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-            line = next((line for line in file if line.startswith("flags")), "")
+        # As bytes: to decode it as ASCII takes another module.
+        with open("/proc/cpuinfo", "rb") as file:
+            line = next((line for line in file if line.startswith(b"flags")), b"")
     except OSError:
         return ()
-    flags = set(line.split())
+    flags = {word.decode("latin-1") for word in line.split()}
     levels: list[str] = []
     for level, needed in reversed(_LEVELS.items()):  # each level includes those below it
         if not flags.issuperset(needed.split()):
@@ -321,7 +323,7 @@ def _musl_directories(root: str, machine: str) -> list[str]:
 
 def library_names(root: str = "/") -> set[str]:
     """Return the names in the loader's cache, as suggestions for a misspelt name."""
-    return {entry.name for entry in _cache_entries(root)}
+    return {entry.name for entry in parse_cache(_cache(root))}
 
 
 @frozen
@@ -338,9 +340,7 @@ class _Search:
         self.kind = main.bits, main.machine
         self.environment = environment
         self.library_path = _split(environment.get("LD_LIBRARY_PATH", ""))
-        self.cached: dict[str, list[str]] = {}
-        for entry in _cache_entries("/"):
-            self.cached.setdefault(entry.name, []).append(entry.path)
+        self.cached = CachedPaths(_cache("/"))
 
     def find(self, name: str, needing: _Loaded) -> str | None:
         if "/" in name:
@@ -353,7 +353,7 @@ class _Search:
         for directory in self._before_cache(needing):
             for subdirectory in subdirectories:
                 yield f"{directory}{subdirectory}/{name}"
-        for _, path in _for_this_cpu((0, path) for path in self.cached.get(name, ())):
+        for _, path in _for_this_cpu((0, path) for path in self.cached.of(name)):
             yield path
         for directory in _default_directories():
             yield f"{directory}/{name}"
