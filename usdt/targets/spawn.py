@@ -124,7 +124,11 @@ class StoppedCommand(Closeable):
         try:
             if use_ptrace and not _gains_privileges(self._chain) and _seize(self.pid):
                 self.hold_method = "ptrace"
-                self._run_to_exec()
+                self._send_go()
+                # The kernel executes it meanwhile. What is wrong with a file is told in time.
+                with contextlib.suppress(TargetError):
+                    self.files()
+                self._wait_for_exec()
             self._pidfd = _pidfd(self.pid)
             self.program = self._program()
         except BaseException:
@@ -266,8 +270,7 @@ class StoppedCommand(Closeable):
             self.wait()
             raise TargetError(_refused(self._path, int(reason), self._user))
 
-    def _run_to_exec(self) -> None:
-        self._send_go()
+    def _wait_for_exec(self) -> None:
         while True:
             status = os.waitpid(self.pid, os.WUNTRACED)[1]
             if not os.WIFSTOPPED(status):
