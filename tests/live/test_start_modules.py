@@ -8,7 +8,7 @@ import sys
 from fixtures import build
 from processes import running
 
-from usdt.bpf.features import have_uprobe_multi
+from usdt.bpf.features import have_uprobe_multi, links_filter_processes
 
 PROGRAM = """
 import contextlib, io, sys
@@ -21,6 +21,7 @@ print(*sorted(sys.modules))
 UNUSED = (
     "dataclasses",
     "elftools",
+    "encodings.ascii",
     "heapq",
     "json",
     "usdt.btf.reader",
@@ -53,6 +54,8 @@ UNUSED = (
 )
 # Without uprobe_multi, many sites may be an event of tracefs.
 UNUSED_NOW = ("pathlib", "usdt.bpf.kprobes", "usdt.bpf.objects", "usdt.tracefs.uprobe_event")
+# Where no older feature need be tried.
+UNUSED_NOW_WITH_SESSIONS = ("usdt.btf.writer",)
 UNUSED_WITHOUT_ITEMS = (
     "usdt.elf.dynamic",
     "usdt.engine.compiler.constant_folding",
@@ -76,14 +79,18 @@ def loaded_by(*words: str) -> set[str]:
     return loaded
 
 
+def unused_now() -> tuple[str, ...]:
+    newest = UNUSED_NOW_WITH_SESSIONS if links_filter_processes() else ()
+    return UNUSED + newest + (UNUSED_NOW if have_uprobe_multi() else ())
+
+
 def test_a_trace_of_integers_loads_only_what_it_needs() -> None:
     loaded = loaded_by("-c", f"{build('default', 'loop')} -n 1", "loop:hit(arg0, arg1 > -1)")
-    unused = UNUSED + (UNUSED_NOW if have_uprobe_multi() else ())
-    assert [name for name in unused if name in loaded] == []
+    assert [name for name in unused_now() if name in loaded] == []
 
 
 def test_a_trace_without_items_loads_even_less() -> None:
     with running(build("default", "loop"), "-n", "100000000", "-s", "1000") as loop:
         loaded = loaded_by("-p", str(loop.pid), "loop:hit", "-n", "1")
-    unused = UNUSED + UNUSED_WITHOUT_ITEMS + (UNUSED_NOW if have_uprobe_multi() else ())
+    unused = unused_now() + UNUSED_WITHOUT_ITEMS
     assert [name for name in unused if name in loaded] == []

@@ -221,6 +221,8 @@ def have_uprobe_multi() -> bool:
     one, unless they have the fix (commit 46ba0e49b642, "bpf: fix multi-uprobe PID filtering
     logic"). Then it is as if there were none.
     """
+    if links_filter_processes():  # what it tries is a newer kind of these links
+        return True
     with _empty(attach=AttachType.TRACE_UPROBE_MULTI).load({}) as program:
         return takes_uprobe_multi(program) and reaches_threads(program)
 

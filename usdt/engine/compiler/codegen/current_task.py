@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from usdt.arch.locations import CurrentTask
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2
-from usdt.bpf.features import have_loops, takes_loads_from_task
+from usdt.bpf.features import have_loops, links_filter_processes, takes_loads_from_task
 from usdt.btf.kernel_offsets import member_offsets
 from usdt.engine.compiler.ir import ArgumentValue, Arithmetic, LValue, Number, PointerExpr
 
@@ -85,6 +85,8 @@ def emit_member(asm: Assembler, offset: int, size: int) -> None:
 def comm_offset() -> int | None:
     """Return where struct task_struct has ``comm``; None if programs cannot load it from there."""
     # Before Linux 5.17 (06c5088aeeda, "fs/exec: replace strlcpy with strscpy_pad in
-    # __set_task_comm") it has remains of longer names behind its NUL; bpf_loop() is as old.
-    found = member_offsets("task_struct", "comm") if have_loops() else None
+    # __set_task_comm") it has remains of longer names behind its NUL; bpf_loop() is as old. What
+    # most traces have asked already is newer.
+    padded = links_filter_processes() or have_loops()
+    found = member_offsets("task_struct", "comm") if padded else None
     return found[0] if found and takes_loads_from_task(found[0]) else None
