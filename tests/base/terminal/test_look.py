@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import struct
+import termios
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from usdt.base.terminal import look
@@ -61,3 +65,21 @@ def test_a_terminal_has_a_width_and_a_pipe_has_none(monkeypatch: pytest.MonkeyPa
     look.choose("always")
     assert look_of(io.StringIO()) == COLOURED
     assert COLOURED.width is None
+
+
+@pytest.mark.parametrize("columns", [None, "", "40", "70", "200", "0", "-1", "many"])
+@pytest.mark.parametrize("width", [None, 0, 30, 60, 100])
+def test_help_is_as_wide_as_click_has_it(
+    columns: str | None, width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    main, other = os.openpty()
+    with open(main, "wb"), open(other, "w") as terminal:  # noqa: PTH123
+        if width is None:
+            monkeypatch.setattr("sys.__stdout__", None)
+        else:
+            fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("4H", 24, width, 0, 0))
+            monkeypatch.setattr("sys.__stdout__", terminal)
+        assert look.help_width() == click.HelpFormatter().width

@@ -8,6 +8,7 @@ here and around texts that have none: what traced processes write is escaped bef
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen, replace
@@ -16,7 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TextIO
 
-__all__ = ("COLOURED", "PLAIN", "WHEN", "Look", "choose", "has_colours", "look_of", "terminal_size")
+__all__ = (
+    "COLOURED",
+    "PLAIN",
+    "WHEN",
+    "Look",
+    "choose",
+    "has_colours",
+    "help_width",
+    "look_of",
+    "terminal_size",
+)
 
 #: The values of --color.
 WHEN = ("auto", "always", "never")
@@ -108,3 +119,17 @@ def terminal_size(stream: TextIO | int) -> tuple[int, int]:
     except (OSError, ValueError):  # ValueError: the stream is closed
         columns = rows = 0
     return columns or 80, rows or 24
+
+
+def help_width() -> int:
+    """Return the columns of a help text, as click computes them.
+
+    click would import shutil for it, and with it five modules that compress data.
+    """
+    try:
+        columns = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        columns = 0
+    if columns <= 0:
+        columns = terminal_size(sys.__stdout__)[0] if sys.__stdout__ else 80
+    return max(min(columns, 80) - 2, 50)

@@ -20,7 +20,7 @@ import click
 from usdt.base.durations import nanoseconds
 from usdt.base.interrupts import interrupted
 from usdt.base.terminal import progress
-from usdt.base.terminal.look import WHEN, choose, look_of
+from usdt.base.terminal.look import WHEN, choose, help_width, look_of
 from usdt.base.text import closest, plural, printable
 
 if TYPE_CHECKING:
@@ -293,7 +293,9 @@ def run(command: click.Command, name: str) -> NoReturn:
 
         register()
     try:
-        code = _call(lambda: command.main(prog_name=name, standalone_mode=False))
+        code = _call(
+            lambda: command.main(prog_name=name, standalone_mode=False, terminal_width=help_width())
+        )
     except click.ClickException as err:
         code = _refused(err)
     except click.Abort:
