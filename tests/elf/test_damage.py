@@ -327,3 +327,19 @@ def test_bytes_are_found_across_the_pieces_that_are_read(tmp_path: Path) -> None
     assert data[-5:] == b"name\0"
     assert data[5:2] == b""
     file.close()
+
+
+def test_a_range_that_is_read_everywhere_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    content = bytes(range(256)) * (1 << 10)
+    path.write_bytes(content)
+    file = OpenFile(os.open(path, os.O_RDONLY), "file")
+    data = FileBytes(file, 0, len(content))
+    places = [*range(0, len(content), 4096), *reversed(range(0, len(content), 4096))]
+    assert all(data[at : at + 8] == content[at : at + 8] for at in places)
+    os.truncate(path, 0)
+    assert all(data[at : at + 8] == content[at : at + 8] for at in places)
+    again = FileBytes(file, 0, len(content))
+    with pytest.raises(ElfError, match="became shorter"):
+        again[:8]
+    file.close()

@@ -37,6 +37,12 @@ def addresses(path: Path) -> dict[str, int]:
     return {name: int(value, 16) for value, kind, name in rows if kind in "tT"}
 
 
+def sizes(path: Path) -> dict[str, int]:
+    """The bytes of functions by nm's account."""
+    rows = [line.split() for line in run("nm", "-S", "--defined-only", path).splitlines()]
+    return {row[3]: int(row[1], 16) for row in rows if len(row) == 4}
+
+
 def name_at(symbols: FileSymbols, address: int) -> str:
     found = symbols.find(address)
     return "" if found is None else found.name
@@ -187,6 +193,28 @@ def test_damaged_symbol_tables_end_in_names_or_in_none(teller: Path, tmp_path: P
     assert survived > 20, "the damage hardly ever leaves a file that is read"
 
 
+@pytest.mark.parametrize("size", [0, 1 << 20, (1 << 64) - 1])
+def test_a_symbol_of_a_damaged_size_hides_no_other(size: int, teller: Path, tmp_path: Path) -> None:
+    data = bytearray(teller.read_bytes())
+    known = addresses(teller)
+    first, other = known["exported_function"], known["main"]
+    patched = 0
+    at = data.find(struct.pack("<Q", first))
+    while at >= 0:  # in symbols the size is the next word
+        if data[at + 8 : at + 16] == struct.pack("<Q", sizes(teller)["exported_function"]):
+            data[at + 8 : at + 16] = struct.pack("<Q", size)
+            patched += 1
+        at = data.find(struct.pack("<Q", first), at + 1)
+    assert patched
+    target = tmp_path / "damaged"
+    target.write_bytes(data)
+    with FileSymbols(str(target), debug_root=str(tmp_path)) as symbols:
+        assert name_at(symbols, first) == "exported_function"
+        assert name_at(symbols, other) == "main"
+        assert name_at(symbols, other + (1 << 20)) in ("", "exported_function")
+        assert name_at(symbols, first - 1) != "exported_function"
+
+
 def test_a_file_that_is_cut_short(teller: Path, tmp_path: Path) -> None:
     whole = teller.read_bytes()
     target = tmp_path / "short"
@@ -227,12 +255,14 @@ def test_addresses_with_one_answer_are_found_together(teller: Path) -> None:
         with FileSymbols(str(path)) as symbols, FileSymbols(str(path)) as fresh:
             for _ in range(2000):
                 address = chance.randrange(0x8000) + (symbols.code_start or (0, 0))[1]
-                low, high, symbol, name, start = symbols.span(address)
+                low, high, name, start = symbols.span(address)
+                symbol = symbols.find(address)
                 assert start == (symbol.address if symbol else 0)
                 assert low <= address < high
-                assert bool(name) == (symbol is not None)
+                assert name == (symbol.name if symbol else "")
                 for one in (low, high - 1, chance.randrange(low, high)):
-                    assert fresh.span(max(0, one))[2] == symbol, (path, address, one)
+                    assert fresh.find(max(0, one)) == symbol, (path, address, one)
+                    assert fresh.span(max(0, one))[2:] == (name, start)
                     fresh.spans.clear()
                     fresh.starts.clear()
 

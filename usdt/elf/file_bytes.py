@@ -18,6 +18,7 @@ __all__ = ("FileBytes", "OpenFile")
 
 _WINDOW = 4096  # bytes that a small read fetches and keeps
 _SMALL = 128 << 10  # bytes; a smaller range is fetched and kept as a whole
+_MEDIUM = 1 << 20  # bytes; the same of a range of which as many bytes were fetched piece by piece
 _SHORT = 256  # bytes; most strings are shorter
 _PIECE = 1 << 20  # bytes that are read at once when all are needed
 
@@ -72,12 +73,13 @@ class FileBytes:
     Slices are ``bytes``. Of a large range only the last few kilobytes are kept.
     """
 
-    __slots__ = ("_file", "_size", "_start", "_window")
+    __slots__ = ("_fetched", "_file", "_size", "_start", "_window")
 
     def __init__(self, file: OpenFile, start: int, size: int) -> None:
         self._file = file
         self._start = start
         self._size = size
+        self._fetched = 0
         self._window = (0, b"")  # replaced as a whole: threads may read at once
 
     def __len__(self) -> int:
@@ -104,11 +106,12 @@ class FileBytes:
     def _near(self, start: int, end: int) -> bytes:
         at, data = self._window
         if not at <= start <= end <= at + len(data):
-            small = self._size <= _SMALL
-            at = 0 if small else start
-            size = self._size if small else min(_WINDOW, self._size - at)
+            whole = self._size <= _SMALL or self._fetched >= self._size <= _MEDIUM
+            at = 0 if whole else start
+            size = self._size if whole else min(_WINDOW, self._size - at)
             data = self._file.read(self._start + at, size)
             self._window = at, data
+            self._fetched += size
         return data[start - at : end - at]
 
     def after(self, position: int) -> FileBytes:

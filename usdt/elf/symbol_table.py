@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import bisect
 import functools
+import operator
 import sys
 from array import array
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError
@@ -58,6 +59,7 @@ _MAX_NAME = 1 << 14  # bytes; C++ has names of thousands
 _MAX_TYPED = 1 << 10  # bytes; nobody misspells longer ones
 _MAX_NAMES = 1 << 20
 _MAX_MATCHES = 1 << 20  # positions of a string table where one name ends a string
+_LAST_ADDRESS = (1 << 64) - 1
 _MAX_NESTED = 64  # symbols that may begin between an address and the start of its function
 
 
@@ -138,28 +140,23 @@ class SymbolTable:
     # ------------------------------------------------------------ by name
 
     def named(self, name: str) -> Iterator[ElfSymbol]:
-        """Yield the symbols with a name, in table order; versions of symbols do not count."""
+        """Return the symbols with a name, in table order; versions of symbols do not count."""
+        return self._named(name, _CODE_AND_DATA)
+
+    def variables(self, name: str) -> Iterator[ElfSymbol]:
+        """Return the symbols of data with a name, including thread-local ones, in table order."""
+        return self._named(name, _DATA)
+
+    def _named(self, name: str, kinds: Container[int]) -> Iterator[ElfSymbol]:
         wanted = encoded(name)
         if wanted and b"\0" not in wanted:
             for row in self._rows_named(wanted + b"\0", wanted + b"@"):  # memcpy@@GLIBC_2.14
-                if row[3] & 15 in _CODE_AND_DATA and row[4] not in _NO_ADDRESS:
-                    yield from self._symbols(row, name)
-
-    def variables(self, name: str) -> Iterator[ElfSymbol]:
-        """Yield the symbols of data with a name, including thread-local ones, in table order."""
-        wanted = encoded(name)
-        if wanted and b"\0" not in wanted:
-            for row in self._rows_named(wanted + b"\0", wanted + b"@"):
-                if row[3] & 15 in _DATA and row[4] not in _NO_ADDRESS:
+                if row[3] & 15 in kinds and row[4] not in _NO_ADDRESS:
                     yield from self._symbols(row, name)
 
     def data_at(self, address: int) -> list[ElfSymbol]:
         """Return the symbols of data at a link-time address."""
-        starts = self._index[0]
-        last = bisect.bisect_right(starts, address + self._bias) - 1
-        if last < 0 or starts[last] != address + self._bias:
-            return []
-        return self._with_names(row for row in self._rows_with(last) if row[3] & 15 in _DATA)
+        return self._with_names(row for row in self._rows_at(address) if row[3] & 15 in _DATA)
 
     def addresses(self, name: str) -> tuple[int, ...]:
         """Return the distinct addresses of symbols with exactly this name, in table order.
@@ -336,36 +333,47 @@ class SymbolTable:
 
     def span(self, address: int) -> Span:
         """Return the same with addresses around it that have the same answer."""
-        (starts, numbers), sizes = self._index, self._sizes
+        (starts, numbers), sizes, reach = self._index, self._sizes, self._reach
         address += self._bias
         last = bisect.bisect_right(starts, address) - 1
         low = starts[last] if last >= 0 else ALL_ADDRESSES[0]
         high = starts[last + 1] if last + 1 < len(starts) else ALL_ADDRESSES[1]
         symbol = None
-        for index in range(last, max(-1, last - _MAX_NESTED), -1):
+        if last >= 0 and address >= reach[last]:
+            low, first = max(low, reach[last]), last  # no symbol is so long
+        else:
+            first = max(-1, last - _MAX_NESTED)
+        for index in range(last, first, -1):
             start = starts[index]
             end = start + sizes[numbers[index]]
             if address < end:
                 rows = self._rows_with(index)
-                ends = [start + row[2] for row in rows]
-                low = max((low, *(one for one in ends if one <= address)))
-                high = min((high, *(one for one in ends if one > address)))
-                covering = [row for row in rows if address < start + row[2]]
-                symbol = min(self._with_names(covering), key=_rank, default=None)
+                if len(rows) > 1:
+                    ends = [start + row[2] for row in rows]
+                    low = max((low, *(one for one in ends if one <= address)))
+                    end = min(one for one in ends if one > address)
+                    rows = [row for row in rows if address < start + row[2]]
+                high = min(high, end)
+                symbol = min(self._with_names(rows), key=_rank, default=None)
                 break
             low = max(low, end)
         else:
             low, high, symbol = self._unsized(last, address, low, high)
         return low - self._bias, high - self._bias, symbol
 
+    @functools.cached_property
+    def _reach(self) -> array[int]:
+        # For each symbol of the index, where the farthest of those up to it ends.
+        (starts, numbers), sizes = self._index, self._sizes
+        ends = map(operator.add, starts, map(sizes.__getitem__, numbers))
+        reach = [*accumulate(ends, max)]
+        if reach and reach[-1] > _LAST_ADDRESS:  # a damaged size
+            reach = [min(one, _LAST_ADDRESS) for one in reach]
+        return array("Q", reach)
+
     def starting_at(self, address: int) -> list[ElfSymbol]:
         """Return the functions that begin at a link-time address."""
-        starts = self._index[0]
-        last = bisect.bisect_right(starts, address + self._bias) - 1
-        if last < 0 or starts[last] != address + self._bias:
-            return []
-        rows = [row for row in self._rows_with(last) if row[3] & 15 != STT_OBJECT]
-        return self._with_names(rows)
+        return self._with_names(row for row in self._rows_at(address) if row[3] & 15 != STT_OBJECT)
 
     def containing(self, address: int) -> list[ElfSymbol]:
         """Return the functions that contain a link-time address, by their sizes."""
@@ -376,6 +384,11 @@ class SymbolTable:
         return self._with_names(
             row for row in rows if row[3] & 15 != STT_OBJECT and address < self._start(row) + row[2]
         )
+
+    def _rows_at(self, address: int) -> list[_Row]:
+        starts = self._index[0]
+        last = bisect.bisect_right(starts, address + self._bias) - 1
+        return self._rows_with(last) if last >= 0 and starts[last] == address + self._bias else []
 
     def _rows_with(self, last: int) -> list[_Row]:
         # The symbols with the same address as one in the index, up to it.

@@ -44,11 +44,11 @@ _MAX_BLOCKS = 1 << 18
 _BLOCKS_PER_SPAN = 16  # places, at least: functions have some hundred bytes
 _MAX_FILLED = 1 << 12  # blocks of one span, which may be a gap without an end
 
-# Addresses from the first to below the second have this symbol, and this demangled name or "". The
-# last is the symbol's address, or 0.
-NamedSpan = tuple[int, int, "ElfSymbol | None", str, int]
+# Addresses from the first to below the second have this demangled name, or "". The last is the
+# symbol's address, or 0. The garbage collector passes over tuples of numbers and text.
+NamedSpan = tuple[int, int, str, int]
 
-_NOWHERE: NamedSpan = (0, 0, None, "", 0)
+_NOWHERE: NamedSpan = (0, 0, "", 0)
 
 
 class FileSymbols(Closeable):
@@ -193,10 +193,10 @@ class FileSymbols(Closeable):
 
     def find(self, address: int) -> ElfSymbol | None:
         """Return the symbol that covers a link-time address."""
-        return self.span(address)[2]
+        return self._symbols.find(address)
 
     def span(self, address: int) -> NamedSpan:
-        """Return the same and its name, with addresses around it that have the same answer."""
+        """Return its name and start, with the addresses around that have the same answer."""
         at = bisect.bisect_right(self.starts, address) - 1
         found = self.spans[at] if at >= 0 else _NOWHERE
         if address >= found[1]:
@@ -207,7 +207,7 @@ class FileSymbols(Closeable):
     def _add(self, span: Span) -> NamedSpan:
         low, high, symbol = span
         name, start = ("", 0) if symbol is None else (demangle(symbol.name), symbol.address)
-        found = low, high, symbol, name, start
+        found = low, high, name, start
         if len(self.starts) >= _MAX_SPANS:
             self.starts.clear()
             self.spans.clear()
@@ -227,8 +227,11 @@ class FileSymbols(Closeable):
         # Where two spans meet, one has the block, and the other is searched for.
         first, last = span[0] >> BLOCK_BITS, span[1] - 1 >> BLOCK_BITS
         blocks, mask = self.blocks, self.mask
-        for block in range(first, min(last, first + min(mask >> 1, _MAX_FILLED)) + 1):
-            blocks[block & mask] = span
+        number = min(last - first, mask >> 1, _MAX_FILLED) + 1
+        first &= mask
+        rest = max(first + number - mask - 1, 0)  # behind the last place
+        blocks[first : first + number - rest] = (span,) * (number - rest)
+        blocks[:rest] = (span,) * rest
 
     def variable(self, name: str) -> int | None:
         """Return the link-time address of a variable that the file exports."""

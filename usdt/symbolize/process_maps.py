@@ -273,7 +273,7 @@ class ProcessMaps:
                 if not span[0] < link < span[1]:
                     span = file.span(link - 1)
                 if link < span[1]:
-                    values = (address, span[3], link - span[4], place.module, "", 0, False,
+                    values = (address, span[2], link - span[3], place.module, "", 0, False,
                               place.file_id, link, False, "")  # fmt: skip
                     frame = _make(Frame, values)
                     found.append(frame)
@@ -285,14 +285,19 @@ class ProcessMaps:
 
     def frame(self, address: int) -> Frame | None:
         """Return the frame of an address in a file of a current mapping; None if it takes more."""
-        place = self.place(address)
-        if place is None:
-            return None
-        link = address - place.bias
-        _, _, _, name, start = place.file.span(link)
-        return Frame(
-            address, name, link - start, place.module, file_id=place.file_id, link_address=link
-        )
+        place = self._places[bisect_right(self._starts, address) - 1]
+        if address >= place.end:
+            made = self.place(address)
+            if made is None:
+                return None
+            place = made
+        file, link = place.file, address - place.bias
+        span = file.blocks[link >> BLOCK_BITS & file.mask]
+        if not span[0] <= link < span[1]:
+            span = file.span(link)
+        values = (address, span[2], link - span[3], place.module, "", 0, False,
+                  place.file_id, link, False, "")  # fmt: skip
+        return _make(Frame, values)
 
     def place(self, address: int) -> Place | None:
         """Return where an address is in the file of its current mapping; None if it is in none."""

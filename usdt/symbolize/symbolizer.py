@@ -43,6 +43,7 @@ __all__ = ("Symbolizer",)
 _MAX_PROCESSES = 1 << 14  # beyond this, the least recently used process is dropped
 _MAX_RESTORED = 1 << 20  # mappings and JIT-compiled functions of all restored processes
 _MAX_CACHED = 1 << 16  # cached addresses of all processes
+_KEPT = 1 << 29  # of random numbers of 32 bits: an eighth
 _MAX_REPORTED = 10  # processes that ended early and are named in messages
 
 
@@ -379,7 +380,8 @@ class Symbolizer(Closeable):
         if found is None:
             frame = None if self.lines else process.frame(address)
             found = self._look_up(process, address, address) if frame is None else (frame,)
-            self._keep(cached, address, found)
+            if frame is None or self._is_chosen():
+                self._keep(cached, address, found)
         return found
 
     def _return_frames(self, process: ProcessMaps, addresses: Sequence[int]) -> list[Frame]:
@@ -392,10 +394,13 @@ class Symbolizer(Closeable):
 
         if self.lines:
             return [frame for one in addresses for frame in cached.get(one) or missing(one)]
+        return process.frames_of(addresses, missing, self._keep if self._is_chosen() else None)
+
+    def _is_chosen(self) -> bool:
         # To keep frames whose addresses never come again takes longer than to make them. So those
         # of every eighth stack are kept, at random: soon all that come again and again.
         self._chance = (self._chance * 69069 + 1) & 0xFFFFFFFF
-        return process.frames_of(addresses, missing, self._keep if self._chance < 1 << 29 else None)
+        return self._chance < _KEPT
 
     def _keep(self, cached: FrameCache, address: int, found: tuple[Frame, ...]) -> None:
         if self._cached >= _MAX_CACHED:
@@ -436,13 +441,13 @@ class Symbolizer(Closeable):
         self, address: int, file: FileSymbols, link: int, module: str, within: int
     ) -> tuple[Frame, ...]:
         exact = link + address - within
-        _, end, symbol, name, _ = file.span(link)
-        if symbol is None and exact >= end:
+        _, end, name, start = file.span(link)
+        if not name and exact >= end:
             # A signal handler returns to the first instruction of its trampoline.
-            _, _, symbol, name, _ = file.span(exact)
-            link = link if symbol is None else exact
-        offset = exact if symbol is None else exact - symbol.address
-        frame = Frame(address, name, offset, module, file_id=file.file_id, link_address=exact)
+            _, _, name, start = file.span(exact)
+            link = exact if name else link
+        at = exact - start
+        frame = Frame(address, name, at, module, file_id=file.file_id, link_address=exact)
         if not self.lines:
             return (frame,)
         found = file.with_lines(frame, link)
