@@ -253,6 +253,23 @@ def test_help_is_cheap(command: str) -> None:
     assert not roots & {"shutil", "signal"}
 
 
+@pytest.mark.parametrize("command", ["list", "info"])
+def test_a_named_file_takes_no_search_and_no_language(command: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['usdt', {command!r}, {str(build('default', 'loop'))!r}]\n"
+        "import atexit\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        "from usdt.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "loop:hit" in done.stdout
+    loaded = set(done.stderr.split())
+    assert "usdt.targets.search.target_files" in loaded
+    unused = ("engine.cli.options", "engine.language", "procfs", "targets.search.searched_files")
+    assert not loaded & {f"usdt.{name}" for name in unused}
+    assert not loaded & {"signal", "unicodedata"}
+
+
 def test_version() -> None:
     done = run_usdt("--version")
     first, *more = done.stdout.splitlines()

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from usdt.base.closeable import Closeable
-from usdt.engine.language.needs_types import needs_types, untyped_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +44,13 @@ class ProgramNames(Closeable):
         self, path: str, open_path: str, machine: str, pid: int, items: Sequence[Item]
     ) -> None:
         self.types: DwarfTypeProvider | None = None
-        self._names = untyped_names(items)
+        self._names: list[str] = []
         self._variables = None
+        if not items:
+            return
+        from usdt.engine.language.needs_types import needs_types, untyped_names  # noqa: PLC0415 - not for listings
+
+        self._names = untyped_names(items)
         if not needs_types(items):
             return
         roots = (f"/proc/{pid}/root", "") if pid else ("",)

@@ -15,12 +15,10 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-import signal
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import frozen
-from usdt.procfs.process import catches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -114,8 +112,14 @@ def is_settled(path: str, pid: int) -> bool:
 
     A virtual machine handles SIGSEGV then.
     """
+    if os.path.basename(path) != _LIBJVM or not pid:
+        return True
+    from signal import SIGSEGV  # noqa: PLC0415 - only for Java
+
+    from usdt.procfs.process import catches  # noqa: PLC0415 - as above
+
     try:
-        return os.path.basename(path) != _LIBJVM or not pid or catches(pid, signal.SIGSEGV)
+        return catches(pid, SIGSEGV)
     except TargetError:
         return False
 

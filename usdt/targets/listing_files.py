@@ -9,8 +9,6 @@ from usdt.base.errors import ElfError, TargetError
 from usdt.base.frozen import replace
 from usdt.base.terminal import progress
 from usdt.probes.probe import FileProbes, read_probes
-from usdt.procfs.mapped_files import files_of_processes, mapped_files
-from usdt.procfs.process import processes, thread_group
 from usdt.targets.search.target_files import resolve_targets
 
 if TYPE_CHECKING:
@@ -41,6 +39,9 @@ def find_probes(
                 for target in resolve_targets(word, pid=pid):
                     yield read_probes(target.path, open_path=target.open_path)
         return
+    from usdt.procfs.mapped_files import files_of_processes  # noqa: PLC0415 - not for named files
+    from usdt.procfs.process import processes, thread_group  # noqa: PLC0415 - as above
+
     # Threads stand for their processes.
     wanted = [*processes()] if everything else [thread_group(pid).pid for pid in pids]
     containers = _containers_of_files(wanted)
@@ -57,6 +58,7 @@ def _containers_of_files(pids: Sequence[int]) -> dict[FileId, set[str]]:
     from usdt.cgroups.hierarchy import cgroup_path  # noqa: PLC0415 - named files have none
     from usdt.cgroups.labels import labels_of  # noqa: PLC0415
     from usdt.cgroups.names import ContainerNames  # noqa: PLC0415
+    from usdt.procfs.mapped_files import mapped_files  # noqa: PLC0415
 
     found: dict[FileId, set[str]] = {}
     names = ContainerNames()

@@ -16,8 +16,7 @@ from kprobe.events.values import FileOffset
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen
 from usdt.base.text import printable
-from usdt.engine.cli.click_group import say
-from usdt.engine.cli.options import combined
+from usdt.engine.cli.click_group import combined, say
 from usdt.tracefs.definitions import EVENT_FILES, DefinitionRefused, define_event, remove_event
 from usdt.tracefs.mount import tracefs
 

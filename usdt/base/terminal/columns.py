@@ -6,8 +6,8 @@ and stay when a text is cut.
 
 from __future__ import annotations
 
+import functools
 import re
-import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,7 +68,10 @@ def fitted(widths: Sequence[int], room: int, least: int = 8) -> list[int]:
     return found
 
 
+@functools.lru_cache(maxsize=1024)
 def _width(character: str) -> int:
+    import unicodedata  # noqa: PLC0415 - most texts are ASCII
+
     if unicodedata.category(character) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

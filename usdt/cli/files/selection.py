@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from usdt.base.errors import ProbeNotFound, TargetError
 from usdt.base.frozen import frozen
 from usdt.base.terminal import progress
-from usdt.engine.language import parse_probe, written_kind
 from usdt.probes.matching import closest_match, matching
 from usdt.targets.listing_files import find_probes, split_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from usdt.engine.language.tree import ProbeText
     from usdt.probes.probe import FileProbes, Probe
     from usdt.runtimes.quirks import Quirk
 
@@ -42,7 +42,7 @@ class ListArguments:
 
 def split_arguments(words: Sequence[str]) -> ListArguments:
     """Split arguments into targets, USDT probes and functions."""
-    functions = [word for word in words if written_kind(word) == "uprobe"]
+    functions = [word for word in words if ":" in word and _is_function(word)]
     targets, patterns = split_words([word for word in words if word not in functions])
     return ListArguments(targets, patterns, functions)
 
@@ -56,7 +56,7 @@ def select(
         TargetError: there is no target.
         ProbeNotFound: nothing matches; the message names the most similar probe.
     """
-    requests = [parse_probe(pattern) for pattern in arguments.patterns]
+    requests = [_parsed(pattern) for pattern in arguments.patterns]
     targets = arguments.targets + [one.path for one in requests if one.path is not None]
     if not targets and not pids and not all_processes:
         raise TargetError(
@@ -76,6 +76,18 @@ def select(
             yield file, probes
     if not matched:
         raise _not_found(targets, pids, searched, arguments.patterns)
+
+
+def _is_function(word: str) -> bool:
+    from usdt.engine.language import written_kind  # noqa: PLC0415 - files need no language
+
+    return written_kind(word) == "uprobe"
+
+
+def _parsed(pattern: str) -> ProbeText:
+    from usdt.engine.language import parse_probe  # noqa: PLC0415 - as above
+
+    return parse_probe(pattern)
 
 
 def quirks_json(probe: Probe, quirks: Sequence[Quirk]) -> dict[str, Any]:
@@ -102,7 +114,7 @@ def _not_found(
         wanted = "uprobe:*" if targets else "uprobe:libc:*"
         hint = f"; list functions with: usdt list {words} '{wanted}'" if targets or pids else ""
         return ProbeNotFound(f"{where}: no USDT probes{hint}")
-    request = parse_probe(patterns[0])
+    request = _parsed(patterns[0])
     wanted = f"{request.provider}:{request.name}"
     nearest = closest_match(wanted, names)
     hint = f"; nearest is {nearest}" if nearest else f" among {len(names)}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from usdt.engine.cli.click_group import Seconds
-from usdt.engine.cli.options import combined, stack_forms, unwind_option
+from usdt.engine.cli.click_group import Seconds, combined
+from usdt.engine.cli.options import stack_forms, unwind_option
 from usdt.engine.compiler.limits import MAX_RESOLUTION
 
 if TYPE_CHECKING:

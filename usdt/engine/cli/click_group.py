@@ -37,6 +37,7 @@ __all__ = (
     "LazyGroup",
     "Seconds",
     "colour_option",
+    "combined",
     "messages_said",
     "plural",
     "run",
@@ -198,6 +199,17 @@ colour_option = click.option(
     callback=lambda _context, _option, when: choose(when),
     help="Use colours: auto (on terminals, see NO_COLOR), always or never.",
 )
+
+
+def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator that adds the arguments and options of several, in the order given."""
+
+    def decorate(function: Any) -> Any:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
 
 
 # Before click 8.4 it has no parameter.

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdt.engine.cli.click_group import combined
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -106,7 +108,7 @@ def _options(name: str) -> Decorator:
     targets = target_options.target_options
     if name == "trace":
         attach = options.attach_options(tracefs=True)
-        return options.combined(_probes("PROBE..."), targets, options.trace_options, attach)
+        return combined(_probes("PROBE..."), targets, options.trace_options, attach)
     if name == "spans":
         return _span_options()
     from usdt.engine.cli import aggregate_options as more  # noqa: PLC0415 - for results
@@ -143,7 +145,7 @@ def _options(name: str) -> Decorator:
             )
         case _:
             own = (_probes("PROBE..."), more.group_options, interval)
-    return options.combined(
+    return combined(
         targets,
         stop,
         options.output_options,
@@ -160,7 +162,7 @@ def _span_options() -> Decorator:
     from usdt.engine.cli import options, target_options  # noqa: PLC0415 - not for the group
     from usdt.engine.cli.pictures.options import picture_options  # noqa: PLC0415 - not for the group
 
-    return options.combined(
+    return combined(
         _start_and_end(),
         target_options.target_options,
         options.stop_options("Stop after N spans."),
@@ -197,8 +199,6 @@ def _probes(metavar: str) -> Decorator:
 
 
 def _start_and_end() -> Decorator:
-    from usdt.engine.cli.options import combined  # noqa: PLC0415 - as above
-
     return combined(
         click.argument("start", metavar="START", shell_complete=_complete_probes),
         click.argument("end", metavar="[END]", required=False, shell_complete=_complete_probes),

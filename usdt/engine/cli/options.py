@@ -12,7 +12,7 @@ import click
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
-from usdt.engine.cli.click_group import SIZE, Seconds, colour_option
+from usdt.engine.cli.click_group import SIZE, Seconds, colour_option, combined
 from usdt.engine.cli.pictures.options import PICTURES, picture_options, pictures_of
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
@@ -45,7 +45,6 @@ __all__ = (
     "backlog_option",
     "btf_option",
     "buffer_option",
-    "combined",
     "duration_option",
     "frame_options",
     "jit_map_option",
@@ -240,17 +239,6 @@ def stacks_of(values: dict[str, Any]) -> tuple[StackKind, ...]:
 
 
 # ------------------------------------------------------------ decorators
-
-
-def combined(*decorators: Decorator) -> Decorator:
-    """Return a decorator that adds the arguments and options of several, in the order given."""
-
-    def decorate(function: Any) -> Any:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return decorate
 
 
 #: Adds -d (``duration``, seconds).

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from usdt.engine.cli.options import combined
+from usdt.engine.cli.click_group import combined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,8 +50,6 @@ def _complete_processes(
 
 def _processes(_context: object, _option: object, given: Sequence[str]) -> tuple[int, ...]:
     # An ID, or the name of processes.
-    from usdt.procfs.process import processes_named  # noqa: PLC0415 - not for --help
-
     found: list[int] = []
     for text in given:
         if text.lstrip("+-").isdecimal():
@@ -59,6 +57,8 @@ def _processes(_context: object, _option: object, given: Sequence[str]) -> tuple
                 raise click.BadParameter(f"{text} is not in the range x>=1.")
             found.append(int(text))
         else:
+            from usdt.procfs.process import processes_named  # noqa: PLC0415 - not for IDs
+
             found += processes_named(text)
     return tuple(dict.fromkeys(found))
 

@@ -9,7 +9,7 @@ import click
 from usdt.base.errors import TracingError
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.engine.cli.aggregate_options import interval_option
-from usdt.engine.cli.options import combined
+from usdt.engine.cli.click_group import combined
 from usdt.engine.cli.target_options import process_option
 
 if TYPE_CHECKING:

@@ -1,7 +1,9 @@
 """Files by name, as shells, the kernel and the dynamic loader search them.
 
-target_files   TARGET arguments → files; patterns of files
-executables    programs: PATH, and ``#!``
-libraries      libraries: the search of the dynamic loader, and what a program loads
-ldcache        /etc/ld.so.cache
+target_files    TARGET arguments → files; patterns of files
+searched_files  TARGET arguments that take a search: names, files of processes
+target          what both return
+executables     programs: PATH, and ``#!``
+libraries       libraries: the search of the dynamic loader, and what a program loads
+ldcache         /etc/ld.so.cache
 """
