@@ -156,7 +156,7 @@ class Decoder:
                 rows = []
             else:
                 variant = self._variant(words, position)
-                records = data[position << 2 : end << 2]
+                records = memoryview(data)[position << 2 : end << 2]
                 rows = [] if variant in self._hidden else self._run(variant, records, count)
             if len(self._contexts) > _CONTEXTS:
                 self._contexts.clear()
@@ -190,15 +190,15 @@ class Decoder:
             same += width
         return same
 
-    def _run(self, variant: int, records: bytes, count: int) -> list[Any]:
+    def _run(self, variant: int, records: bytes | memoryview, count: int) -> list[Any]:
         # The results for records of the layout of one variant.
         renderer = self._variants[variant]
         return self._lines(renderer, records, count) or self._rendered(renderer, records)
 
-    def _rendered(self, renderer: _Renderer, records: bytes) -> list[Any]:
+    def _rendered(self, renderer: _Renderer, records: bytes | memoryview) -> list[Any]:
         return renderer.render(renderer.format.iter_unpack(records), self._contexts)
 
-    def _lines(self, renderer: _Renderer, records: bytes, count: int) -> Lines | None:
+    def _lines(self, renderer: _Renderer, records: bytes | memoryview, count: int) -> Lines | None:
         # The lines of records of a layout; None if they have no template.
         template = renderer.template() if self._encoded else None
         if template is None:

@@ -133,7 +133,9 @@ class LineTemplate:
             return None
         return cls(layout, parts, parser.clock, iso=parser.iso, checks=parser.checks)
 
-    def lines(self, records: bytes, count: int, contexts: Mapping[bytes, Any]) -> Lines | None:
+    def lines(
+        self, records: bytes | memoryview, count: int, contexts: Mapping[bytes, Any]
+    ) -> Lines | None:
         """Return the lines of records; None if some need the f-string.
 
         Args:
@@ -149,7 +151,7 @@ class LineTemplate:
         return self._joined(records, [*starts, count], contexts) if starts else None
 
     def _joined(
-        self, records: bytes, bounds: Sequence[int], contexts: Mapping[bytes, Any]
+        self, records: bytes | memoryview, bounds: Sequence[int], contexts: Mapping[bytes, Any]
     ) -> Lines | None:
         # The lines of parts of records.
         size = self._words * WORD
@@ -161,7 +163,9 @@ class LineTemplate:
             found += made
         return found
 
-    def _lines(self, records: bytes, count: int, contexts: Mapping[bytes, Any]) -> Lines | None:
+    def _lines(
+        self, records: bytes | memoryview, count: int, contexts: Mapping[bytes, Any]
+    ) -> Lines | None:
         # The lines of records whose times of day are in one tenth of a second.
         words = memoryview(records).cast("Q")
         step = self._words
@@ -182,7 +186,7 @@ class LineTemplate:
             words = memoryview(bytearray(records)).cast("Q")
             if self._both:
                 words[0::step] = words[_TIME_WORD::step]
-            words[_TIME_WORD::step] = memoryview(digits).cast("Q")
+            words[_TIME_WORD::step] = digits
         if alternate:
             for kept in self._texts.values():
                 kept.contexts = contexts
@@ -191,7 +195,7 @@ class LineTemplate:
             )
         else:
             arrange = partial(self._arranged, keys=False) if self._made else None
-        unit = self._unit(None if alternate else records[_KEY], around, contexts)
+        unit = self._unit(None if alternate else bytes(records[_KEY]), around, contexts)
         code = self._mixed_format if alternate else self._format
         pieces: list[bytes] = []
         for number, rows in self._blocks(code, words, count):

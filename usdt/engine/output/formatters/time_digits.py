@@ -4,7 +4,8 @@ A block of 64-bit times is one large integer: its lanes. A multiplication, shift
 integer does the same to every lane, and costs two nanoseconds a lane, where a loop of Python needs
 fifty for a division. Every intermediate value fits its lane, so lanes do not disturb each other.
 
-The first time is in the highest lane, and the first digit in the highest byte of its lane.
+The first digit is in the highest byte of its lane. The first time is in the lane in which the byte
+order of the machine puts it, so that times are lanes as they are.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _starts(count: int, start: int) -> int:
     return _lanes(count).one * start
 
 
-def fraction_digits(times: memoryview, start: int) -> bytes | None:
+def fraction_digits(times: memoryview, start: int) -> memoryview | None:
     """Return the nanoseconds of times within a tenth of a second: eight ASCII digits for each.
 
     Args:
@@ -64,15 +65,12 @@ def fraction_digits(times: memoryview, start: int) -> bytes | None:
         start: nanoseconds at which the tenth of a second begins.
 
     Returns:
-        Eight bytes per time; None if one of the times is not in that tenth of a second.
+        A word of eight bytes per time; None if one of the times is not in that tenth of a second.
     """
     if not 0 <= start < _LATEST:
         return None
-    data = bytearray(len(times) * 8)
-    little = sys.byteorder == "little"
-    memoryview(data).cast("Q")[:] = times[::-1] if little else times
     lanes = _lanes(len(times))
-    value = int.from_bytes(data, sys.byteorder) - _starts(len(times), start)
+    value = int.from_bytes(times.tobytes(), sys.byteorder) - _starts(len(times), start)
     # A time before the start borrows from the next lane, which leaves the highest bits set.
     if value < 0 or (value | value + lanes.beyond) & lanes.top:
         return None
@@ -80,5 +78,6 @@ def fraction_digits(times: memoryview, start: int) -> bytes | None:
     # remainder.
     value += (value * _FACTOR >> _SHIFT & lanes.half) * ((1 << 32) - 10_000)
     value += (value * 5243 >> 19 & lanes.quarters) * ((1 << 16) - 100)
-    value += (value * 103 >> 10 & lanes.digits) * ((1 << 8) - 10) + lanes.zeros
-    return value.to_bytes(len(data), "big")
+    value += (value * 103 >> 10 & lanes.digits) * ((1 << 8) - 10)
+    digits = memoryview((value | lanes.zeros).to_bytes(8 * len(times), "big")).cast("Q")
+    return digits[::-1] if sys.byteorder == "little" else digits
