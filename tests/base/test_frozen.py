@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from usdt.base.frozen import Numbers, field, fields_of, frozen, replace
+from usdt.base.frozen import Names, Numbers, field, fields_of, frozen, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,6 +150,65 @@ def test_replace_copies_a_record_with_other_values() -> None:
     assert point.y == 5
     with pytest.raises(TypeError, match=r"Point.* unexpected .*z"):
         replace(point, z=1)
+
+
+class Words(Names):
+    """Names, one with two names, and what follows from one."""
+
+    ONE = "one"
+    TWO = ""
+    UN = "one"
+
+    @property
+    def long(self) -> str:
+        return self.value * 2
+
+
+class WordsOfEnum(enum.Enum):
+    """The same by the standard library."""
+
+    ONE = "one"
+    TWO = ""
+    UN = "one"  # noqa: PIE796 - a second name
+
+    @property
+    def long(self) -> str:
+        return self.value * 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(list, id="members"),
+        pytest.param(len, id="how many"),
+        pytest.param(lambda kind: [(one.name, one.value) for one in kind], id="names and values"),
+        pytest.param(lambda kind: [kind("one") is kind.ONE, kind("") is kind.TWO], id="by value"),
+        pytest.param(lambda kind: kind.UN is kind.ONE, id="two names"),
+        pytest.param(lambda kind: (kind.ONE == "one", kind.ONE == kind.UN), id="equality"),
+        pytest.param(lambda kind: len({kind.ONE, kind.TWO, kind.UN}), id="hash"),
+        pytest.param(lambda kind: (bool(kind.TWO), kind.ONE.long), id="truth and properties"),
+        pytest.param(lambda kind: pickle.loads(pickle.dumps(kind.TWO)) is kind.TWO, id="pickled"),
+        pytest.param(lambda kind: copy.deepcopy(kind.TWO) is kind.TWO, id="copied"),
+        pytest.param(lambda kind: isinstance(kind.ONE, kind) and type(kind.ONE) is kind, id="type"),
+    ],
+)
+def test_names_are_as_in_an_enum(ask: Callable[[Any], Any]) -> None:
+    ours, theirs = ask(Words), ask(WordsOfEnum)
+    if ask is list:
+        ours, theirs = ([one.name for one in found] for found in (ours, theirs))
+    assert ours == theirs
+
+
+def test_names_show_themselves() -> None:
+    assert repr(Words.ONE) == "<Words.ONE: 'one'>"
+    assert str(Words.ONE) == "Words.ONE"
+    with pytest.raises(ValueError, match=r"^'three' is not a valid Words$"):
+        Words("three")
+    match Words("one"):
+        case Words.ONE:
+            pass
+        case other:
+            pytest.fail(repr(other))
 
 
 class Few(Numbers):

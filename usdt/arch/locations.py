@@ -7,10 +7,9 @@ Nothing here depends on a CPU, an operand syntax or a command.
 
 from __future__ import annotations
 
-import enum
 from typing import Literal
 
-from usdt.base.frozen import frozen
+from usdt.base.frozen import Names, frozen
 
 __all__ = (
     "VOID",
@@ -34,7 +33,7 @@ __all__ = (
 )
 
 
-class ValueClass(enum.Enum):
+class ValueClass(Names):
     """How the bytes of a value are interpreted."""
 
     SIGNED = "signed"

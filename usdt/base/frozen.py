@@ -7,6 +7,7 @@ treat the result as a dataclass.
 
 ``enum.IntEnum`` takes 20 µs for each of its members. The kernel's numbers, of which a start needs a
 hundred, are ``Numbers`` instead: the same to users and type checkers, without the options of enums.
+What the engine tells apart by names is ``Names`` in the same way, in place of ``enum.Enum``.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from enum import Enum as Names
     from enum import IntEnum as Numbers
     from types import CodeType
 
-__all__ = ("Numbers", "field", "fields_of", "frozen", "replace")
+__all__ = ("Names", "Numbers", "field", "fields_of", "frozen", "replace")
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -144,35 +146,40 @@ def _refuse(self: object, name: str, *_: object) -> None:
     raise AttributeError(f"{type(self).__name__} is immutable: {name}")
 
 
-_new_int: Callable[[Any, int], Any] = int.__new__
+_new_int: Callable[[Any, Any], Any] = int.__new__
+_new_object: Callable[[Any], Any] = object.__new__
 
 
-class _NumbersType(type):
-    # The class of classes of numbers: their members by number, in the order of definition.
-    _members: dict[int, Any]
+class _MembersType(type):
+    # The class of classes of numbers and names: their members by value, in the order of definition.
+    _members: dict[Any, Any]
 
-    def __new__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> _NumbersType:
+    def __new__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> _MembersType:
         # Python 3.13 and newer add the number of the first line, as __firstlineno__.
-        numbers = {
+        values = {
             key: value
             for key, value in space.items()
-            if value.__class__ is int and not key.startswith("__")
+            if value.__class__ in (int, str) and not key.startswith("__")
         }
-        rest = {key: value for key, value in space.items() if key not in numbers}
+        rest = {key: value for key, value in space.items() if key not in values}
         made = super().__new__(cls, name, bases, rest)
         made._members = {}
-        for key, number in numbers.items():
-            member = made._members.get(number)
+        of_numbers = issubclass(made, int)
+        for key, value in values.items():
+            member = made._members.get(value)
             if member is None:
-                member = made._members[number] = _new_int(made, number)
+                member = _new_int(made, value) if of_numbers else _new_object(made)
+                made._members[value] = member
                 member.name = key
+                if not of_numbers:
+                    member.value = value
             setattr(made, key, member)
         return made
 
-    def __call__(cls, number: int) -> Any:
-        found = cls._members.get(number)
+    def __call__(cls, value: Any) -> Any:
+        found = cls._members.get(value)
         if found is None:
-            raise ValueError(f"{number!r} is not a valid {cls.__qualname__}")
+            raise ValueError(f"{value!r} is not a valid {cls.__qualname__}")
         return found
 
     def __iter__(cls) -> Iterator[Any]:
@@ -184,7 +191,22 @@ class _NumbersType(type):
 
 if not TYPE_CHECKING:
 
-    class Numbers(int, metaclass=_NumbersType):
+    class Names(metaclass=_MembersType):
+        """Names with values, as ``enum.Enum`` has them; each is equal to itself only."""
+
+        name: str
+        value: str | int
+
+        def __repr__(self) -> str:
+            return f"<{type(self).__name__}.{self.name}: {self.value!r}>"
+
+        def __str__(self) -> str:
+            return f"{type(self).__name__}.{self.name}"
+
+        def __reduce_ex__(self, _protocol: object) -> tuple[type[Names], tuple[str | int]]:
+            return type(self), (self.value,)
+
+    class Numbers(int, metaclass=_MembersType):
         """Numbers with names, as ``enum.IntEnum`` has them."""
 
         name: str

@@ -14,10 +14,9 @@ here does any I/O, and a path may contain anything but NUL and newlines.
 
 from __future__ import annotations
 
-import enum
 import re
 
-from usdt.base.frozen import frozen
+from usdt.base.frozen import Names, frozen
 
 __all__ = ("CgroupLabels", "CgroupName", "labels_of")
 
@@ -31,7 +30,7 @@ _ESCAPED = r"\\x([0-9a-f]{2})"
 _UNITS = (".service", ".scope", ".socket", ".mount", ".swap")
 
 
-class CgroupName(enum.Enum):
+class CgroupName(Names):
     """A name that a cgroup has; recordings contain the values of this enum."""
 
     CONTAINER = "container"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING
 
-from usdt.base.frozen import frozen
+from usdt.base.frozen import Names, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,20 +16,20 @@ if TYPE_CHECKING:
 __all__ = ("Argument", "Display", "known_names", "numbered")
 
 
-class Display(enum.Enum):
+class Display(Names):
     """How a value is shown if the item does not specify it."""
 
-    INTEGER = enum.auto()
-    BOOL = enum.auto()
-    HEX = enum.auto()
-    STRING = enum.auto()  # in the tracepoint's record, or the value is its address
-    USER_SYMBOL = enum.auto()  # an address in the process
-    KERNEL_SYMBOL = enum.auto()
-    STRUCT = enum.auto()  # the value itself or its target; also a list of values
-    BUFFER = enum.auto()  # the string in a C++ or Rust container
-    ARRAY = enum.auto()  # the integers in a C++ or Rust container
-    TAGGED_UNION = enum.auto()  # an enum with data
-    SOCKET_ADDRESS = enum.auto()  # the value is the address of a struct sockaddr
+    INTEGER = 1
+    BOOL = 2
+    HEX = 3
+    STRING = 4  # in the tracepoint's record, or the value is its address
+    USER_SYMBOL = 5  # an address in the process
+    KERNEL_SYMBOL = 6
+    STRUCT = 7  # the value itself or its target; also a list of values
+    BUFFER = 8  # the string in a C++ or Rust container
+    ARRAY = 9  # the integers in a C++ or Rust container
+    TAGGED_UNION = 10  # an enum with data
+    SOCKET_ADDRESS = 11  # the value is the address of a struct sockaddr
 
 
 @frozen

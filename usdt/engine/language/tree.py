@@ -7,10 +7,9 @@ can point at it. They do not count when nodes are compared. No tree is higher th
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from usdt.base.frozen import field, frozen, replace
+from usdt.base.frozen import Names, field, frozen, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,7 +109,7 @@ PRECEDENCE = {
 _PREDICATES = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&", "||"))
 
 
-class StackKind(enum.Enum):
+class StackKind(Names):
     """Whose stack it is; the values are the names in the language and in recordings."""
 
     PYTHON = "pystack"  # the Python functions of the process
@@ -122,7 +121,7 @@ class StackKind(enum.Enum):
 STACKS = tuple(kind.value for kind in StackKind)
 
 
-class TypeKind(enum.Enum):
+class TypeKind(Names):
     """What a type in a cast is, as far as its name says."""
 
     INTEGER = "integer"

@@ -13,11 +13,10 @@ Each type has these attributes:
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, assert_never
 
 from usdt.arch.locations import ValueClass, ValueType
-from usdt.base.frozen import frozen
+from usdt.base.frozen import Names, frozen
 from usdt.cpython.stack_record import SLOT_SIZE
 from usdt.engine.language.tree import MAX_FRAMES, StackKind
 
@@ -61,7 +60,7 @@ _OWN_FRAMES = 8
 _C_FRAMES = 4
 
 
-class IntFormat(enum.Enum):
+class IntFormat(Names):
     """How an integer is shown; recordings contain the values of this enum."""
 
     DECIMAL = "integer"
@@ -69,7 +68,7 @@ class IntFormat(enum.Enum):
     HEX = "hex"
 
 
-class StructForm(enum.Enum):
+class StructForm(Names):
     """How much of a structure is shown; recordings contain the values of this enum."""
 
     WHOLE = ""  # on lines of its own, if it is large
@@ -77,7 +76,7 @@ class StructForm(enum.Enum):
     SHORT = "s"  # on one line, without members that are larger structures
 
 
-class SymbolKind(enum.Enum):
+class SymbolKind(Names):
     """What an address is that is shown as a symbol; recordings contain the values of this enum."""
 
     USER = "usym"  # an address of the process
