@@ -22,6 +22,7 @@ UNUSED = (
     "dataclasses",
     "elftools",
     "encodings.ascii",
+    "fnmatch",
     "heapq",
     "json",
     "usdt.btf.reader",
@@ -51,6 +52,8 @@ UNUSED = (
     "usdt.unwind.unwinder",
     "usdt.uprobes.unsafe_instructions",
     "kprobe",
+    "shlex",
+    "usdt.engine.run.protocols",
 )
 # Without uprobe_multi, many sites may be an event of tracefs.
 UNUSED_NOW = ("pathlib", "usdt.bpf.kprobes", "usdt.bpf.objects", "usdt.tracefs.uprobe_event")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING
 
 from usdt.base.text import closest, plural
@@ -23,9 +22,18 @@ def matching(request: ProbeText, probes: Iterable[Probe]) -> list[Probe]:
 
 def fits(request: ProbeText, provider: str, name: str) -> bool:
     """Return True if a probe matches; ``a-b`` also matches ``a__b``, as in DTrace."""
-    return fnmatch.fnmatchcase(provider, request.provider) and any(
-        fnmatch.fnmatchcase(name, form) for form in request.name_forms
+    return _fits(provider, request.provider) and any(
+        _fits(name, form) for form in request.name_forms
     )
+
+
+def _fits(name: str, pattern: str) -> bool:
+    # A pattern is compiled to a regular expression, which most names need not be.
+    if not any(character in pattern for character in "*?["):
+        return name == pattern
+    from fnmatch import fnmatchcase  # noqa: PLC0415 - for patterns alone
+
+    return fnmatchcase(name, pattern)
 
 
 def closest_match(wanted: str, known: Iterable[str]) -> str | None:

@@ -12,7 +12,6 @@ of its process, or another probe, is on. All of these switches are in this modul
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,8 @@ _HOTSPOT = {
     "DTraceMonitorProbes": "hotspot:monitor__*",
 }
 _LIBJVM = "libjvm.so"  # as in hotspot, which is imported for a process of Java alone
-_PYTHON = r"(lib)?python3\.11([.-].*)?"
+_PYTHON = "python3.11"
+_PYTHONS = r"(lib)?python3\.11([.-].*)?"
 _ENTRY, _LINE = "python:function__entry", "python:line"
 _ENTRY_REASON = (
     "Python 3.11 fires it only while python:line is traced or the program profiles itself"
@@ -80,7 +80,8 @@ class Quirk:
 def knows_quirks(path: str) -> bool:
     """Return whether a file of this name may have quirks."""
     name = os.path.basename(path)
-    return name == _LIBJVM or re.fullmatch(_PYTHON, name) is not None
+    # Few names are worth a regular expression.
+    return name == _LIBJVM or (_PYTHON in name and re.fullmatch(_PYTHONS, name) is not None)
 
 
 def find_quirks(path: str, probes: Iterable[str], pids: Sequence[int] = ()) -> list[Quirk]:
@@ -96,6 +97,8 @@ def find_quirks(path: str, probes: Iterable[str], pids: Sequence[int] = ()) -> l
     names = dict.fromkeys(probes)
     if os.path.basename(path) != _LIBJVM:
         return [Quirk((_ENTRY,), _ENTRY_REASON, unless=_LINE)] if _ENTRY in names else []
+    import fnmatch  # noqa: PLC0415 - only for Java
+
     switched = {
         option: tuple(fnmatch.filter(names, pattern)) for option, pattern in _HOTSPOT.items()
     }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from usdt.base.errors import TargetError
 from usdt.engine.run.options import split_command
@@ -25,3 +29,15 @@ def test_commands_are_split_as_a_shell_does(text: str, words: tuple[str, ...]) -
 def test_what_is_no_command(text: str) -> None:
     with pytest.raises(TargetError, match="command"):
         split_command(text)
+
+
+@given(st.text("ab#\"'\\ \t\r\n\v\f\x1c\x85\xa0\0"))
+def test_any_command_is_split_as_by_the_standard_library(text: str) -> None:
+    try:
+        expected = shlex.split(text)
+    except ValueError:
+        expected = []
+    try:
+        assert [*split_command(text)] == expected
+    except TargetError:
+        assert not expected

@@ -8,7 +8,6 @@ from usdt.base.frozen import frozen, replace
 from usdt.bpf.link import UprobeMethod
 from usdt.engine.compiler.limits import DEFAULT_BUFFER
 from usdt.engine.run.options import TRACEFS, ring_buffer_size
-from usdt.engine.run.protocols import AttachResult
 from usdt.engine.run.registry import kind_of, provider_of, target_provider
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters.formatter import Formatter
     from usdt.engine.run.options import TargetOptions, TraceOptions
-    from usdt.engine.run.protocols import SpawnedCommand, TracedTargets
+    from usdt.engine.run.protocols import AttachResult, SpawnedCommand, TracedTargets
     from usdt.engine.runtime.session import BpfSession
 
 __all__ = ("AttachedProbes", "attach_more", "attach_probes", "session_settings", "uprobe_method")
@@ -82,7 +81,8 @@ def attach_probes(
     def with_kernel_probes(tasks: TaskFilter) -> BpfSession:
         made = session(tasks)
         try:
-            results.append(_attach_kernel(made, kernel, options))
+            if kernel:
+                results.append(_attach_kernel(made, kernel, options))
         except BaseException:
             made.close()
             raise
@@ -90,8 +90,10 @@ def attach_probes(
         return made
 
     traced, command = target_provider().trace(stack, targets, files, with_kernel_probes, options)
-    traced.notices += results[0].notices
-    return AttachedProbes(traced, command, results[0].sites, sessions[0])
+    for result in results:
+        traced.notices += result.notices
+    sites = sum(result.sites for result in results)
+    return AttachedProbes(traced, command, sites, sessions[0])
 
 
 def attach_more(
@@ -108,7 +110,8 @@ def attach_more(
         TracingError: a probe cannot be attached. The others stay.
     """
     kernel, files = _by_place(requests)
-    attached.targets.notices += _attach_kernel(attached.session, kernel, options).notices
+    if kernel:
+        attached.targets.notices += _attach_kernel(attached.session, kernel, options).notices
     if files:
         attached.targets.add(files)
 
@@ -122,8 +125,6 @@ def _by_place(requests: Sequence[ProbeText]) -> tuple[list[ProbeText], list[Prob
 def _attach_kernel(
     session: BpfSession, requests: Sequence[ProbeText], options: TraceOptions
 ) -> AttachResult:
-    if not requests:
-        return AttachResult(0)
     return provider_of(kind_of(requests[0])).attach(session, requests, options)
 
 

@@ -250,18 +250,30 @@ def ring_buffer_size(options: TraceOptions, requests: Sequence[ProbeText]) -> in
     return COPIES_BUFFER if copied else DEFAULT_BUFFER
 
 
+_BLANKS = str.maketrans("\t\r\n", "   ")
+
+
 def split_command(text: str) -> tuple[str, ...]:
     """Split a command line into arguments, as a shell does.
 
     Raises:
         TargetError: the text is empty, or a quote is not closed.
     """
-    import shlex  # noqa: PLC0415 - only for -c
-
-    try:
-        words = shlex.split(text)
-    except ValueError as err:
-        raise TargetError(f"command {text!r}: {err}") from err
+    words = _split(text) if any(mark in text for mark in "\"'\\") else _blanks_split(text)
     if not words:
         raise TargetError("the command is empty")
     return tuple(words)
+
+
+def _split(text: str) -> list[str]:
+    import shlex  # noqa: PLC0415 - few commands are quoted
+
+    try:
+        return shlex.split(text)
+    except ValueError as err:
+        raise TargetError(f"command {text!r}: {err}") from err
+
+
+def _blanks_split(text: str) -> list[str]:
+    # str.split() splits at more characters than shells do.
+    return [word for word in text.translate(_BLANKS).split(" ") if word]

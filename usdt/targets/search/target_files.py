@@ -31,7 +31,6 @@ if it exists here, unless the process has mapped that very file under another na
 from __future__ import annotations
 
 import os
-from fnmatch import fnmatchcase
 
 from usdt.base.errors import TargetError
 from usdt.elf.file import ElfFile
@@ -69,6 +68,8 @@ def is_file_pattern(word: str) -> bool:
 
 def matches_file(pattern: str, path: str) -> bool:
     """Return whether a file's path matches a pattern: the whole path if the pattern has a slash."""
+    from fnmatch import fnmatchcase  # noqa: PLC0415 - only for patterns
+
     if "/" not in pattern:
         return fnmatchcase(os.path.basename(path), pattern)
     wanted = os.path.abspath(os.path.expanduser(pattern)).split("/")
