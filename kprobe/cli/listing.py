@@ -10,9 +10,8 @@ import click
 
 from usdt.base.terminal.look import look_of
 from usdt.base.text import printable
-from usdt.engine.cli.click_group import colour_option, warn
+from usdt.engine.cli.click_group import btf_option, colour_option, warn
 from usdt.engine.cli.completion.values import complete_probes
-from usdt.engine.cli.options import btf_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

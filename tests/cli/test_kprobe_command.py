@@ -342,3 +342,16 @@ def test_a_file_of_a_terabyte_is_refused_by_its_size(tmp_path: Path) -> None:
     limited = ["prlimit", limit, "--", sys.executable, "-m", "kprobe", "btf", str(path)]
     done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=100)
     assert "more than 1024 MiB" in one_error(done)
+
+
+@pytest.mark.parametrize("command", ["info", "list"])
+def test_what_traces_nothing_takes_no_options_of_traces(command: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['kprobe', {command!r}, '--help']\n"
+        "import atexit\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        "from kprobe.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--btf" in done.stdout
+    assert "usdt.engine.cli.options" not in done.stderr.split()

@@ -36,6 +36,7 @@ __all__ = (
     "IntegerType",
     "LazyGroup",
     "Seconds",
+    "btf_option",
     "colour_option",
     "combined",
     "messages_said",
@@ -198,6 +199,23 @@ colour_option = click.option(
     is_eager=True,
     callback=lambda _context, _option, when: choose(when),
     help="Use colours: auto (on terminals, see NO_COLOR), always or never.",
+)
+
+
+def _use_btf(_context: object, _option: object, path: str | None) -> None:
+    if path is not None:
+        from usdt.btf.reader import use_kernel_btf  # noqa: PLC0415 - few runs need it
+
+        use_kernel_btf(path)
+
+
+#: Adds --btf, which has its effect on what reads the kernel's types.
+btf_option = click.option(
+    "--btf",
+    metavar="FILE",
+    expose_value=False,
+    callback=_use_btf,
+    help="Take the kernel's types from FILE, if it has none itself.",
 )
 
 

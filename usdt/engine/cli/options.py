@@ -12,7 +12,7 @@ import click
 
 from usdt.base.errors import TargetError
 from usdt.base.frozen import frozen
-from usdt.engine.cli.click_group import SIZE, Seconds, colour_option, combined
+from usdt.engine.cli.click_group import SIZE, Seconds, btf_option, colour_option, combined
 from usdt.engine.cli.pictures.options import PICTURES, picture_options, pictures_of
 from usdt.engine.compiler.limits import (
     DEFAULT_BACKLOG,
@@ -43,7 +43,6 @@ __all__ = (
     "CommandOptions",
     "attach_options",
     "backlog_option",
-    "btf_option",
     "buffer_option",
     "duration_option",
     "frame_options",
@@ -396,22 +395,6 @@ def method_option(methods: Sequence[str], more: str = "") -> Decorator:
     """Return a decorator that adds --via (``via``)."""
     text = f"Attach by this method instead of the newest that the kernel has{more}."
     return click.option("--via", type=click.Choice(methods), help=text)
-
-
-def _use_btf(_context: object, _option: object, path: str | None) -> None:
-    if path is not None:
-        from usdt.btf.reader import use_kernel_btf  # noqa: PLC0415 - few runs need it
-
-        use_kernel_btf(path)
-
-
-btf_option = click.option(
-    "--btf",
-    metavar="FILE",
-    expose_value=False,
-    callback=_use_btf,
-    help="Take the kernel's types from FILE, if it has none itself.",
-)
 
 
 def _moment(_context: object, _option: object, text: str | None) -> int | None:
