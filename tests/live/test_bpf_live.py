@@ -24,7 +24,7 @@ from usdt.bpf.asm.insn import R0, R1, R2, R3, R6, R10, Alu, Jump
 from usdt.bpf.capabilities import missing_capabilities
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
 from usdt.bpf.program import ProgramSpec
-from usdt.engine.compiler.codegen.current_task import comm_offset
+from usdt.engine.compiler.codegen.current_task import task_offsets
 
 _HASHES = (MapType.HASH, MapType.LRU_HASH, MapType.PERCPU_HASH, MapType.LRU_PERCPU_HASH)
 _ARRAYS = (MapType.ARRAY, MapType.PERCPU_ARRAY)
@@ -434,4 +434,4 @@ def test_root_lacks_nothing() -> None:
 def test_names_of_threads_are_loaded_where_the_kernel_describes_its_tasks() -> None:
     described = features.have_vmlinux_btf() and features.have_loops()  # Linux 5.17
     if KERNEL_WORD_SIZE == 8:  # the compilers of 32-bit kernels may lack such loads
-        assert (comm_offset() is not None) is described
+        assert (task_offsets() is not None) is described

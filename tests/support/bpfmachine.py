@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.bpf._uapi import Helper
-from usdt.engine.compiler.codegen.current_task import comm_offset
+from usdt.engine.compiler.codegen.current_task import task_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,9 +219,12 @@ class Machine:
         return self.task
 
     def _get_current_task_btf(self) -> int:
-        offset = comm_offset()
-        assert offset is not None
-        self._areas[_TASK] = bytearray(offset) + self.comm.ljust(16, b"\0")
+        offsets = task_offsets()
+        assert offsets is not None
+        self._areas[_TASK] = task = bytearray(max(offsets) + 16)
+        struct.pack_into("16s", task, offsets.comm, self.comm)
+        struct.pack_into("=I", task, offsets.pid, self.thread)
+        struct.pack_into("=I", task, offsets.tgid, self.process)
         return _TASK
 
     def _get_current_uid_gid(self) -> int:

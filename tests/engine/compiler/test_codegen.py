@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar
 
-import bpfmachine
 import pytest
 from bpfmachine import Machine
 from hits import (
@@ -30,7 +29,6 @@ from usdt.bpf.asm.assembler import Assembler, CodeTooLarge
 from usdt.bpf.asm.insn import R1, R6, Jump
 from usdt.cgroups.labels import CgroupName
 from usdt.engine.compiler.arguments import Argument
-from usdt.engine.compiler.codegen import current_task
 from usdt.engine.compiler.codegen.expressions import TEMPORARIES, ExpressionEmitter
 from usdt.engine.compiler.codegen.model import (
     COUNTERS,
@@ -44,19 +42,6 @@ from usdt.engine.compiler.codegen.ring_writes import EVENTS
 from usdt.engine.compiler.codegen.task_filter import ANY_LEVEL
 from usdt.engine.compiler.record.columns import CgroupColumn
 from usdt.engine.compiler.record.layout import HEADER_SIZE
-from usdt.engine.output.decode import CONTEXT
-
-
-@pytest.mark.parametrize("offset", [None, 1752], ids=["by the helper", "loaded"])
-def test_the_context_of_a_record(offset: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (bpfmachine, current_task):
-        monkeypatch.setattr(module, "comm_offset", lambda: offset)
-    machine = Machine(process=0x7FFFFFFF, thread=5, comm=b"fifteen-bytes-x")
-    machine.run(generate([ProgramVariant(9, 0, plan("", ()))], TaskFilter(), sleepable=False))
-    (record,) = machine.records
-    assert len(record) == HEADER_SIZE
-    assert struct.unpack_from("=Q", record) == (123456789,)
-    assert CONTEXT.unpack(record[8:]) == (5, 0x7FFFFFFF, 3, 9, b"fifteen-bytes-x\0")
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,10 @@ class Assembler:
         """
         self._optional.append((start, len(self._insns), reg))
 
+    def is_optional(self, reg: Reg) -> bool:
+        """Whether ``reg`` was computed for later instructions alone: see :meth:`only_for`."""
+        return any(reg == one for _, _, one in self._optional)
+
     def emit_functions(self) -> None:
         """Emit the functions that have not been emitted, and those that they add."""
         while added := [name for name in self._functions if name not in self._labels]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from usdt.base.frozen import replace
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Alu, Jump
+from usdt.engine.compiler.codegen.current_task import emit_ids, emit_task
 from usdt.engine.compiler.codegen.map_calls import emit_map_call, emit_map_key
 from usdt.engine.compiler.codegen.model import LEFT, UNPAIRED
-from usdt.engine.compiler.codegen.record import RecordEmitter
+from usdt.engine.compiler.codegen.record import IDS, RecordEmitter
 from usdt.engine.compiler.codegen.stack_slots import (
     ENTRY_POINTER_SLOT,
     ENTRY_STATE_SLOT,
@@ -136,9 +137,11 @@ class _ImageEmitter(RecordEmitter):
         if self.sleepable:
             asm.mov(R8, 0)
             asm.label(self.again)
-        self._who()
-        if not self.variant.same_thread:  # otherwise the end writes it, if the span is shown
-            self._comm()
+        self._place()
+        if self.variant.same_thread:  # the end writes the name, if the span is shown
+            emit_ids(asm, R7, IDS)
+        else:
+            emit_task(asm, R7, IDS)
         self._values()
         self._time()  # last, so that the duration does not include the values
         asm.goto(self.labels.exit)

@@ -18,10 +18,10 @@ from usdt.arch.locations import ValueClass
 from usdt.arch.unwinding import STACK_POINTERS, STACK_UNIT
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.bpf._uapi import Helper
-from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Alu, Jump
+from usdt.bpf.asm.insn import R0, R1, R2, R3, R4, R6, R7, R8, R10, Alu, Jump
 from usdt.bpf.rings.groups import ONE_RING, ring_groups
 from usdt.cpython.stack_record import SLOT_SIZE
-from usdt.engine.compiler.codegen.current_task import emit_comm
+from usdt.engine.compiler.codegen.current_task import emit_task
 from usdt.engine.compiler.codegen.expressions import STACK_BOTTOM, ExpressionEmitter
 from usdt.engine.compiler.codegen.model import ActionEmitter, stack_flags
 from usdt.engine.compiler.codegen.ring_writes import RingWriter
@@ -59,8 +59,9 @@ if TYPE_CHECKING:
     from usdt.engine.compiler.ir import Node
     from usdt.engine.compiler.outputs import Output
 
-__all__ = ("RECORD_ACTION", "RecordAction", "RecordEmitter")
+__all__ = ("IDS", "RECORD_ACTION", "RecordAction", "RecordEmitter")
 
+IDS = 8  # where a record has the IDs of its task
 _MAX_OFFSET = 1 << 15  # loads and stores have a signed 16-bit offset
 
 
@@ -132,8 +133,8 @@ class RecordEmitter:
 
     def _fill(self) -> None:
         self._time()
-        self._who()
-        self._comm()
+        self._place()
+        emit_task(self.asm, R7, IDS)
         self._values()
 
     def _values(self) -> None:
@@ -146,12 +147,9 @@ class RecordEmitter:
         self.asm.call(Helper.KTIME_GET_NS)
         self.asm.store(R7, 0, R0)
 
-    def _who(self) -> None:
+    def _place(self) -> None:
+        # CPU and variant
         asm = self.asm
-        asm.store(R7, 8, R9, 4)
-        asm.mov(R1, R9)
-        asm.alu(Alu.RSH, R1, 32)
-        asm.store(R7, 12, R1, 4)
         asm.call(Helper.GET_SMP_PROCESSOR_ID)
         asm.store(R7, 16, R0, 4)
         if self.variant.in_row:
@@ -160,9 +158,6 @@ class RecordEmitter:
             asm.store(R7, 20, R0, 4)
         else:
             asm.store(R7, 20, self.variant.number, 4)
-
-    def _comm(self) -> None:
-        emit_comm(self.asm, R7, 24)
 
     def _emitter(self, fail: str) -> ExpressionEmitter:
         return ExpressionEmitter(self.asm, sleepable=False, fail=fail, kernel=self.plan.kernel)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R1, R2, R3, R7, R10, Alu
 from usdt.bpf.rings.groups import ONE_RING
+from usdt.engine.compiler.codegen.current_task import emit_comm
 from usdt.engine.compiler.codegen.model import ActionEmitter
 from usdt.engine.compiler.codegen.record import RecordEmitter
 from usdt.engine.compiler.codegen.stack_slots import ENTRY_STATE_SLOT
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("SPAN_ACTION", "SpanAction")
 
 _NUMBER = 20  # offset of the number of the variant in a record
+_COMM = 24  # of the name of the thread
 
 
 class SpanAction(ActionEmitter):
@@ -59,6 +61,6 @@ class _SpanEmitter(RecordEmitter):
         asm.alu(Alu.OR, R1, R2)
         asm.store(R7, _NUMBER, R1, 4)
         if self.variant.same_thread:
-            self._comm()
+            emit_comm(asm, R7, _COMM)
         for index, output in enumerate(self.plan.outputs):
             self._output(END_BIT - index, output)
