@@ -36,9 +36,11 @@ run_and_leave(main)
 DONE = "main\nthread\nregistered\n"
 
 
-def ended_by(end: str, stdout: IO[str] | int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+def ended_by(
+    end: str, stdout: IO[str] | int = subprocess.PIPE, before: str = ""
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM.replace("{end}", end)],
+        [sys.executable, "-c", before + PROGRAM.replace("{end}", end)],
         stdout=stdout,
         stderr=subprocess.PIPE,
         # Streams are to be flushed at the end.
@@ -65,6 +67,13 @@ def test_what_python_says_at_its_end_is_left_to_python(end: str, said: str) -> N
     done = ended_by(end)
     assert said in done.stderr
     assert (done.returncode, done.stdout) == (1, f"{DONE}modules are taken apart\n")
+
+
+def test_what_was_registered_before_the_command_is_called() -> None:
+    before = "import atexit; atexit.register(print, 'registered before')\n"
+    done = ended_by("sys.exit(3)", before=before)
+    expected = f"{DONE}registered before\nmodules are taken apart\n"
+    assert (done.returncode, done.stdout, done.stderr) == (3, expected, "")
 
 
 def test_output_that_cannot_be_written_is_reported_by_python() -> None:
