@@ -73,6 +73,40 @@ def test_names_mean_the_same_without_the_index(
     assert _meanings(path, _NAMES, ("work", "other")) == expected
 
 
+_ENDING = ("cause", "limit")
+_ENDS = """
+typedef unsigned int uint32_t; typedef unsigned long size_t;
+typedef unsigned char my_char; typedef int my_uint32_t, my_size_t, your_size_t, your_uint32_t;
+struct Owner { static int cause; static const int limit = 7; MEMBERS };
+int Owner::cause = 3;
+int bound_cause = 4;
+char letter; unsigned int number; unsigned long wide; unsigned char small; uint32_t u; size_t s;
+my_char c; my_uint32_t mu; my_size_t ms; your_size_t ys; your_uint32_t yu; Owner owner;
+long long unsigned int much; short unsigned int little;
+int main() { return Owner::cause + bound_cause + Owner::limit + letter + number + owner.a_cause; }
+"""
+
+
+@pytest.mark.parametrize("options", ["gcc -gdwarf-5", "gcc -gdwarf-4", "clang -gdwarf-4"])
+def test_names_that_end_many_others_need_no_index(
+    options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = " ".join(f"int {letter}_{end};" for letter in "abcdefghijkl" for end in _ENDING)
+    (tmp_path / "ends.cc").write_text(_ENDS.replace("MEMBERS", members))
+    compiler, version = options.split()
+    command = [need_program(compiler), "-g", version, "ends.cc", "-o", "ends"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    program = tmp_path / "ends"
+    names = ("Owner::cause", "bound_cause", "cause", "ause", "limit", "imit", "t")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
+    expected = _meanings(program, names, ("main",), indexed=True)
+    assert {name for (name, _), found in expected.items() if found is not None} == {*names[:2]}
+    _without_index(monkeypatch, tmp_path / "searched")
+    assert _meanings(program, names, ("main",)) == expected
+    with ElfFile(str(program)) as elf, DebugInfo.of(elf) as info:
+        assert "Owner::cause" in info.variable_names("cause")
+
+
 def _scopes(folder: Path, compiler: str) -> Path:
     (folder / "scopes.cc").write_text(SCOPES)
     options = ["-std=c++17", "-g", "-gdwarf-4", "-O1"]

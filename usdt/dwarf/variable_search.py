@@ -8,6 +8,7 @@ without a symbol are searched as bytes, as types are.
 from __future__ import annotations
 
 import struct
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.base.text import encoded, most_alike
@@ -102,8 +103,11 @@ class VariableSearch:
             return None
         names = self._symbols.names_of((STT_OBJECT, STT_TLS), [(0, 1 << 64)])
         last = name.rpartition("::")[2]
-        plain = (one for one in names if "." not in one and not one.startswith(_NO_VARIABLES))
-        found = self._near[name] = tuple(map(demangle, most_alike(last, plain, _MAX_NEAR)))
+        plain = [one for one in names if "." not in one and not one.startswith(_NO_VARIABLES)]
+        mangled = f"{len(encoded(last))}{last}E"  # the same name in another scope
+        same = islice((one for one in plain if mangled in one), _MAX_NEAR)
+        alike = dict.fromkeys((*same, *most_alike(last, plain, _MAX_NEAR)))
+        found = self._near[name] = tuple(map(demangle, alike))
         return [*found]
 
     def close(self) -> None:

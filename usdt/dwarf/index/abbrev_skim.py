@@ -56,7 +56,7 @@ def _next_of(tags: Iterable[int]) -> re.Pattern[bytes]:
 
 
 _TYPES = _next_of(TYPE_KINDS)
-_VARIABLES = _next_of((Tag.VARIABLE,))
+_VARIABLES = _next_of((Tag.VARIABLE, Tag.MEMBER))
 _MAX_TYPES = 1 << 16
 _MAX_TABLE = 1 << 20  # bytes, where only types are of interest
 _MAX_DECLARATIONS = 1 << 18
@@ -70,7 +70,7 @@ class AbbrevDecl:
         tag: ``DW_TAG_…``.
         children: True if such an entry may have children.
         interest: OTHER, SCOPE, TYPE, FUNCTION or VARIABLE.
-        kind: the letter of the kind of a type or variable, or "".
+        kind: the letter of the kind of a type, variable or static member, or "".
         varlen_steps: see :class:`EntryLayout`.
         fixed_size: see :class:`EntryLayout`.
         sibling: (steps, fixed bytes after them) before a four-byte DW_AT_sibling; or None.
@@ -117,6 +117,8 @@ class AbbrevDecl:
             found = _variable_kind(positions)
             self.kind = "" if found is None else found.value
             self.interest = VARIABLE if found else OTHER
+        elif self.tag == Tag.MEMBER and At.DECLARATION in positions:
+            self.kind = VariableKind.UNLOCATED.value  # a static member, before DWARF 5
         self.split = At.DWO_NAME in positions or At.GNU_DWO_NAME in positions
         self.sibling: tuple[int, int] | None = None
         self.sibling_offset: int | None = None
@@ -200,14 +202,15 @@ class AbbrevSection:
         Raises:
             DwarfError: the table is damaged, or longer than 1 MiB.
         """
-        return self._each(_TYPES, TYPE, offset, encoding)
+        found = self._each(_TYPES, offset, encoding)
+        return (one for one in found if one[1].interest == TYPE)
 
     def variables(self, offset: int, encoding: UnitEncoding) -> Iterator[tuple[bytes, AbbrevDecl]]:
-        """Yield the declarations of variables that may be global, as :meth:`types`."""
-        return self._each(_VARIABLES, VARIABLE, offset, encoding)
+        """Yield the declarations of variables that may be global and of static members."""
+        return (one for one in self._each(_VARIABLES, offset, encoding) if one[1].kind)
 
     def _each(
-        self, pattern: re.Pattern[bytes], interest: int, offset: int, encoding: UnitEncoding
+        self, pattern: re.Pattern[bytes], offset: int, encoding: UnitEncoding
     ) -> Iterator[tuple[bytes, AbbrevDecl]]:
         known = self._known.setdefault(encoding, {})
         at, end = offset, offset + _MAX_TABLE
@@ -219,9 +222,7 @@ class AbbrevSection:
             code, raw = match.groups()
             if code is None:
                 return
-            decl = known.get(raw) or self._decode(known, raw, encoding)
-            if decl.interest == interest:
-                yield code, decl
+            yield code, known.get(raw) or self._decode(known, raw, encoding)
         raise self._damaged(offset)
 
     @staticmethod

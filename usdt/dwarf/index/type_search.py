@@ -16,6 +16,7 @@ from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.class_units import class_units
 from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
+from usdt.dwarf.index.name_bytes import PIECE, NamesAt, in_piece, strings
 from usdt.dwarf.index.name_tables import NameTables
 from usdt.dwarf.units import cache
 from usdt.dwarf.units.constants import TYPE_KINDS, At, TypeKind, VariableKind
@@ -24,30 +25,33 @@ from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from usdt.dwarf.index.abbrev_skim import AbbrevDecl
     from usdt.dwarf.index.files import DebugFiles
-    from usdt.dwarf.units.sections import SectionBytes
     from usdt.dwarf.units.units import UnitHeader
 
 __all__ = ("NotSearchable", "TypeSearch")
 
-_PIECE = 1 << 20  # bytes that are searched at once
 _AHEAD = 16 << 20  # bytes without an answer, after which more are decompressed in a thread
 _MAX_ENDS = 8  # strings with the same end; of more, not all are tried
 _MAX_STRINGS = 1 << 16  # that end with a name
 _MAX_WHOLE = 32  # strings that are a name or a part of it
 _MAX_HITS = 1 << 18  # places with the bytes of a name
 _MAX_PARTS = 16  # of a qualified name
-_MAX_STRING = 256  # bytes of a string before its end that are compared
 _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
 _MAX_READ = 32 << 20  # bytes of units; likewise
-_MAX_LIKELY = 8 << 20  # bytes of units with variables that may be the one that is meant
+_MAX_LIKELY = 24 << 20  # bytes of units with variables that may be the one that is meant
 _MAX_TABLES = 1 << 12
 _MIN_SEARCHED = 4 << 20  # bytes; answers that took less are not kept
 _MIN_LARGE = 16 << 20  # bytes of .debug_info, of which symbols are asked first
 _MAX_ANSWERS = 1 << 14  # that are kept for later runs
+_MAX_WITNESSED = 4 << 20  # bytes of the first units, which show how strings were joined
+_MIN_WITNESSES = 2
+_MAX_BEFORE = 16  # bytes of an entry up to its name
+_WITNESSES = (
+    *(f"{TypeKind.BASE.value}{name}" for name in ("char", "unsigned int", "long unsigned int")),
+    *(f"{TypeKind.TYPEDEF.value}{name}" for name in ("size_t", "uint32_t", "uint8_t", "int32_t")),
+)
 _KIND = "types"  # of files of the cache
 _PLAIN_KINDS = (TypeKind.TYPEDEF, TypeKind.BASE)
 
@@ -69,7 +73,7 @@ class TypeSearch:
         self._found: dict[str, DiePosition | None] = {}  # kind and name → position
         self._answers = _load(files)  # of earlier runs: the same for what was asked
         self._new = 0
-        self._tables: dict[int, _NamesAt] = {}
+        self._tables: dict[int, NamesAt] = {}
         self._tables_of_names = NameTables(files.main)
         self._units: dict[int, dict[str, DiePosition]] = {}  # of those that were read
         self._absent: set[str] = set()  # parts of names
@@ -250,7 +254,7 @@ class TypeSearch:
             text = encoded(word) + b"\0"
             if word in self._absent:
                 return True
-            if word.isidentifier() and next(_strings(sections[".debug_str"], text), None) is None:
+            if word.isidentifier() and next(strings(sections[".debug_str"], text), None) is None:
                 if next(self.positions([text]), None) is None:
                     self._absent.add(word)
                     return True
@@ -267,22 +271,55 @@ class TypeSearch:
     def _patterns(self, name: str) -> tuple[list[bytes], list[bytes]]:
         # The bytes of whole strings, and of longer ones that end so, sorted. An entry has the last
         # part of a qualified name, and "::" is in template arguments, too.
-        sections = self._main.sections
         words = name.split("::")
         whole: list[bytes] = []
-        ends: list[tuple[bytes, bytes]] = []
+        ends: list[bytes] = []
         for first in range(len(words)):
             text = encoded("::".join(words[first:])) + b"\0"
-            whole.append(text)
-            for at, before in _strings(sections[".debug_str"], text):
-                pattern = struct.pack(f"{sections.mark}I", at)
-                if before:
-                    ends.append((before[::-1], pattern))
-                else:
-                    whole.append(pattern)
-                if len(whole) > _MAX_WHOLE or len(ends) > _MAX_STRINGS:
-                    raise NotSearchable("a name that ends many strings")
+            own, inside = self._places(text)
+            if len(inside) > 1 and not own and self._has_joined_ends:
+                inside = inside[:1]
+            whole += (text, *own)
+            ends += inside
+        return whole, ends
+
+    def _places(self, text: bytes) -> tuple[list[bytes], list[bytes]]:
+        # The offsets of a string in .debug_str, and those of longer ones that end so, sorted by
+        # their reversed text.
+        sections = self._main.sections
+        whole: list[bytes] = []
+        ends: list[tuple[bytes, bytes]] = []
+        for at, before in strings(sections[".debug_str"], text):
+            pattern = struct.pack(f"{sections.mark}I", at)
+            if before:
+                ends.append((before[::-1], pattern))
+            else:
+                whole.append(pattern)
+            if len(whole) > _MAX_WHOLE or len(ends) > _MAX_STRINGS:
+                raise NotSearchable("a name that ends many strings")
         return whole, [pattern for _, pattern in sorted(ends)]
+
+    @functools.cached_property
+    def _has_joined_ends(self) -> bool:
+        # True if the linker has put every string that ends others into the first of these, as GNU
+        # ld does. Two types of the first units, whose names end others, tell it.
+        data = self._main.sections[".debug_info"]
+        ends = {key: self._places(encoded(key[1:]) + b"\0") for key in _WITNESSES}
+        waiting = {key for key, (whole, inside) in ends.items() if len(inside) > 1 and not whole}
+        number, agreed = 0, 0
+        while waiting and agreed < _MIN_WITNESSES:
+            header = self._main.header(number)
+            if header is None or (number and header.end > _MAX_WITNESSED):
+                return False
+            names = self.names_in(number, header)
+            for key in waiting & names.keys():
+                at = names[key].offset
+                if ends[key][1][0] not in bytes(data[at : at + _MAX_BEFORE]):
+                    return False
+                waiting.remove(key)
+                agreed += 1
+            number += 1
+        return agreed >= _MIN_WITNESSES
 
     def positions(self, patterns: list[bytes]) -> Iterator[int]:
         """Yield the positions of any of some patterns in ``.debug_info``, nearly sorted.
@@ -294,15 +331,15 @@ class TypeSearch:
         data = sections[".debug_info"]
         overlap = max(map(len, patterns)) - 1
         hits = 0
-        for start in range(0, len(data), _PIECE):
-            piece = bytes(data[start : start + _PIECE + overlap])
+        for start in range(0, len(data), PIECE):
+            piece = bytes(data[start : start + PIECE + overlap])
             self._searched += len(piece)
             self._cost += len(piece)
             if self._searched > _MAX_SEARCHED:
                 raise NotSearchable("an index costs less")
             if start == _AHEAD:
                 sections.read_ahead(".debug_info")
-            found = sorted({start + at for one in patterns for at in _in_piece(piece, one)})
+            found = sorted({start + at for one in patterns for at in in_piece(piece, one)})
             hits += len(found)
             if hits > _MAX_HITS:
                 raise NotSearchable("a name that is everywhere")
@@ -346,7 +383,7 @@ class TypeSearch:
         data = self._main.sections[".debug_info"]
         letters = frozenset(one.value for one in VariableKind)
         found: dict[int, UnitHeader] = {}
-        tables: dict[int, _NamesAt] = {}
+        tables: dict[int, NamesAt] = {}
         size = 0
         for at in self.positions(patterns):
             number, header = self.unit_at(at)
@@ -354,7 +391,7 @@ class TypeSearch:
                 continue
             table = header.abbreviations + self._main.bases.get("abbrev", 0)
             if table not in tables:
-                tables[table] = _NamesAt(self._abbreviations.variables(table, header.encoding))
+                tables[table] = NamesAt(self._abbreviations.variables(table, header.encoding))
             if tables[table].may_define(data, at, letters):
                 found[number] = header
                 size += header.end - header.at
@@ -362,13 +399,13 @@ class TypeSearch:
                     raise NotSearchable("many units with a variable of the name")
         return dict(sorted(found.items()))
 
-    def _names_of(self, header: UnitHeader) -> _NamesAt:
+    def _names_of(self, header: UnitHeader) -> NamesAt:
         found = self._tables.get(header.at)
         if found is None:
             if len(self._tables) >= _MAX_TABLES:
                 self._tables.clear()
             at = header.abbreviations + self._main.bases.get("abbrev", 0)
-            made = _NamesAt(self._abbreviations.types(at, header.encoding))
+            made = NamesAt(self._abbreviations.types(at, header.encoding))
             found = self._tables[header.at] = made
         return found
 
@@ -416,52 +453,3 @@ def _load(files: DebugFiles) -> dict[str, DiePosition | None]:
         except ValueError:
             return {}
     return found
-
-
-class _NamesAt:
-    # Where the names of types are in the entries of a unit: for each kind, the codes of its
-    # abbreviations and the bytes between code and name.
-    def __init__(self, declarations: Iterable[tuple[bytes, AbbrevDecl]]) -> None:
-        self._places: dict[str, list[tuple[bytes, int]]] = {}
-        self._unknown: set[str] = set()  # kinds with names elsewhere
-        self._longest = 0  # bytes before a name, with the code
-        for code, decl in declarations:
-            if decl.has_specification or decl.name is None or decl.name[0]:
-                self._unknown.add(decl.kind)
-            else:
-                fixed = decl.name[1]
-                self._places.setdefault(decl.kind, []).append((code, fixed))
-                self._longest = max(self._longest, fixed + len(code))
-
-    def may_define(self, data: SectionBytes, at: int, kinds: frozenset[str]) -> bool:
-        """Return True if what refers to a name at a position may be a type of one of the kinds."""
-        if kinds & self._unknown:
-            return True
-        before = bytes(data[max(0, at - self._longest) : at])
-        return any(
-            fixed <= len(before) and before.endswith(code, 0, len(before) - fixed)
-            for kind in kinds
-            for code, fixed in self._places.get(kind, ())
-        )
-
-
-def _in_piece(data: bytes, wanted: bytes) -> Iterator[int]:
-    # bytes.find() compares last bytes first, and most bytes of entries are 0, as the last one of
-    # nearly every offset is: without it the search takes half as long.
-    quick = wanted.rstrip(b"\0") or wanted
-    at = data.find(quick)
-    while at >= 0:
-        if data.startswith(wanted, at):
-            yield at
-        at = data.find(quick, at + 1)
-
-
-def _strings(data: SectionBytes, wanted: bytes) -> Iterator[tuple[int, bytes]]:
-    # Yields the positions of a string, and what precedes it where it is the end of a longer one.
-    for start in range(0, len(data), _PIECE):
-        first = max(0, start - _MAX_STRING)
-        piece = bytes(data[first : start + _PIECE + len(wanted) - 1])
-        for at in _in_piece(piece, wanted):
-            if first + at >= start:
-                before = piece[max(0, at - _MAX_STRING) : at]
-                yield first + at, before[before.rfind(b"\0") + 1 :]
