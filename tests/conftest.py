@@ -63,6 +63,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.stash[_MOUNTED] = mounted.returncode == 0
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collections: nearly all that is made stays until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run groups in the order of _GROUPS, "unit" last; within one, tests keep theirs."""
     order = {group: number for number, group in enumerate(_GROUPS)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +30,9 @@ _HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder: ``-m 'not root'`` leaves them out."""
+    folder = f"{_HERE}{os.sep}"  # pathlib takes ten times as long for thousands of tests
     for item in items:
-        if _HERE in item.path.parents:
+        if str(item.path).startswith(folder):
             item.add_marker(pytest.mark.root)
 
 
