@@ -11,7 +11,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
-from builds import EPOCH, build, checkout
+from builds import EPOCH, build, checkout, distributions
 from house import ROOT
 
 from usdt.base.version import VERSION
@@ -30,18 +30,17 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
     The second is built from another folder, of files of another age that only their owner can read.
     """
-    folders = []
-    for name in ("one", "another/place"):
-        source = checkout(tmp_path_factory.mktemp("source") / name)
-        if folders:
-            for path in source.rglob("*.*"):
-                if path.is_file() and not path.is_symlink():
-                    os.utime(path, (int(EPOCH) - 1000, int(EPOCH) - 1000))
-                    path.chmod(path.stat().st_mode & 0o700)
-        folders.append(tmp_path_factory.mktemp("dist"))
-        build(source, folders[-1])
-        words = [sys.executable, "tools/pyz.py", folders[-1] / "usdt.pyz"]
-        subprocess.run(words, cwd=source, check=True, capture_output=True)
+    source, first = distributions(tmp_path_factory)
+    other = checkout(tmp_path_factory.mktemp("source") / "another/place")
+    for path in other.rglob("*.*"):
+        if path.is_file() and not path.is_symlink():
+            os.utime(path, (int(EPOCH) - 1000, int(EPOCH) - 1000))
+            path.chmod(path.stat().st_mode & 0o700)
+    folders = [first, tmp_path_factory.mktemp("dist")]
+    build(other, folders[1])
+    for place, folder in zip((source, other), folders, strict=True):
+        words = [sys.executable, "tools/pyz.py", folder / "usdt.pyz"]
+        subprocess.run(words, cwd=place, check=True, capture_output=True)
     return folders
 
 

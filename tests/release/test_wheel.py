@@ -11,17 +11,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from builds import build, checkout
+from builds import distributions
 from house import ROOT
 from pythons import OTHERS, interpreter
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = checkout(tmp_path_factory.mktemp("source") / "checkout")
-    out = tmp_path_factory.mktemp("wheel")
-    build(source, out, "--wheel")
-    (found,) = out.glob("*.whl")
+    (found,) = distributions(tmp_path_factory)[1].glob("*.whl")
     return found
 
 

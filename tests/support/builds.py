@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -13,7 +14,9 @@ from house import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("EPOCH", "build", "checkout")
+    import pytest
+
+__all__ = ("EPOCH", "build", "checkout", "distributions")
 
 EPOCH = (
     "1700000000"  #: seconds since 1970: the time of the only commit of a copy, and of its builds
@@ -44,3 +47,23 @@ def build(source: Path, to: Path, *what: str) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def distributions(folders: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A checkout, and a folder with its source distribution and the wheel made of that.
+
+    The workers of a test run share them: whoever asks first builds them, and others wait.
+    """
+    base = folders.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # that of the run
+    source, found = base / "distributions-of" / "one", base / "distributions"
+    with (base / "distributions.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists():
+            shutil.rmtree(source, ignore_errors=True)  # of a build that failed
+            partial = base / "distributions.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            build(checkout(source), partial)
+            partial.rename(found)
+    return source, found
