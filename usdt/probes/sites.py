@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from usdt.arch.context_registers import ContextRegisters
 from usdt.arch.foreign_code import foreign_machine_reason
 from usdt.arch.locations import Unreadable, ValueClass, ValueType
-from usdt.arch.nops import NOP_NOP10
 from usdt.arch.operands import arch_of
 from usdt.base.errors import TargetError, TracingError
 from usdt.base.terminal import progress
@@ -15,6 +14,7 @@ from usdt.elf.file import ElfFile
 from usdt.elf.symbol_resolver import SymbolResolver
 from usdt.engine.compiler.arguments import Argument
 from usdt.engine.runtime.attach.attach_points import AttachPoint
+from usdt.probes.nops import has_nop10
 from usdt.probes.program_names import ProgramNames
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ __all__ = (
     "attachable",
     "declared_arguments",
     "foreign_reason",
-    "has_nop10",
     "points_of",
     "unsupported_code_reason",
 )
@@ -61,16 +60,6 @@ def unsupported_code_reason(elf: ElfFile, probe: Probe, site: Site) -> str | Non
     if site.address % 4 == 0 and not elf.bytes_at(site.offset, 4).startswith(_THUMB_NOPS):
         return None
     return "Thumb code, for which Linux has no uprobes"
-
-
-def has_nop10(elf: ElfFile, site: Site) -> bool:
-    """Return whether a live site is a nop with a nop of 10 bytes behind it (:mod:`usdt.arch.nops`).
-
-    Every argument is in both places where it is in the first.
-    """
-    if elf.machine_name != "x86_64" or site.offset is None:
-        return False
-    return elf.bytes_at(site.offset, len(NOP_NOP10)) == NOP_NOP10
 
 
 def _x86_reason(code: bytes, machine: str) -> str | None:

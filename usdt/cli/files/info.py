@@ -13,7 +13,7 @@ from usdt.cli.files.selection import quirks_json, select, split_arguments
 from usdt.engine.cli.click_group import colour_option, plural
 from usdt.engine.cli.completion.values import complete_probes
 from usdt.engine.cli.target_options import pid_option
-from usdt.probes.sites import has_nop10
+from usdt.probes.nops import has_nop10
 from usdt.runtimes.quirks import find_quirks
 
 if TYPE_CHECKING:
