@@ -1,7 +1,8 @@
-"""Sites of an event of tracefs, told apart by the place of their instruction in its page.
+"""Sites told apart by the place of their instruction in its page.
 
-The event has no cookies, and the address of an instruction differs from process to process. Its
-last 12 bits do not: they are those of its offset in the file, because files are mapped by pages.
+An event of tracefs has no cookies, and a cookie takes a helper call. The address of an instruction
+differs from process to process. Its last 12 bits do not: they are those of its offset in the file,
+because files are mapped by pages.
 """
 
 from __future__ import annotations

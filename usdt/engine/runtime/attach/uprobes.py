@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.closeable import allow_descriptors
 from usdt.base.errors import NotSupported, SyscallError, TracingError
+from usdt.base.machine import KERNEL_MACHINE
 from usdt.base.terminal import progress
 from usdt.base.text import plural
 from usdt.bpf import features
@@ -48,6 +49,7 @@ __all__ = ("UprobeAttacher",)
 
 # Sites from which they are one event: to detach it, the kernel waits as long as for two sites.
 _MANY = 8
+_FEW = 8  # most sites whose places a program compares
 
 
 class UprobeAttacher:
@@ -169,7 +171,7 @@ class UprobeAttacher:
 
     def _link(self, requests: Sequence[AttachRequest], *, by_event: bool) -> None:
         point = requests[0].point
-        select = _by_place(requests) if by_event else None
+        select = _by_place(requests) if by_event or _are_apart(requests) else None
         program = self._program(requests, select)
         # The kernel runs uprobes at one place in reverse order of their registration.
         sites = list(dict.fromkeys(_site(request) for request in requests))[::-1]
@@ -244,15 +246,26 @@ def _can_define_uprobes() -> bool:
 
 
 def _apart(requests: list[AttachRequest]) -> list[list[AttachRequest]]:
-    from usdt.engine.runtime.attach.places import apart  # noqa: PLC0415 - for old kernels
+    from usdt.engine.runtime.attach.places import apart  # noqa: PLC0415 - for several sites
 
     return apart(requests, _site)
 
 
 def _by_place(requests: Sequence[AttachRequest]) -> DispatchByPlace:
-    from usdt.engine.runtime.attach.places import DispatchByPlace  # noqa: PLC0415 - for old kernels
+    from usdt.engine.runtime.attach.places import DispatchByPlace  # noqa: PLC0415 - for several sites
 
     return DispatchByPlace.of(map(_site, requests))
+
+
+def _are_apart(requests: Sequence[AttachRequest]) -> bool:
+    # Whether the places of a few sites tell their variants apart, which takes no helper call, as
+    # cookies do. At a return, the instruction pointer is that of the caller. What it is at an
+    # optimized nop10 is up to kernels to come.
+    few = 1 < len(requests) <= _FEW and len(variants_of(requests)) > 1
+    if KERNEL_MACHINE != "x86_64" or not few or requests[0].on_return:
+        return False
+    nop10 = any(one.point.fastest_offset != one.point.offset for one in requests)
+    return not nop10 and len(_apart([*requests])) == 1
 
 
 def _parts(
