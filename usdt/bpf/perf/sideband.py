@@ -227,11 +227,14 @@ class PerfSideband(Closeable):
         records: list[Record] = []
         for _ in range(_READINGS):
             began = time.monotonic_ns()
-            found = [record for ring in self._rings for record in parse_records(ring.take())]
+            pieces = [piece for ring in self._rings if (piece := ring.take())]
+            if not pieces:
+                break
+            found = [*chain.from_iterable(map(parse_records, pieces))]
             records += found
             if all(record.time < began for record in found):
                 break
-        return sorted(records, key=attrgetter("time"))
+        return sorted(records, key=attrgetter("time")) if records else records
 
     def take_pids(self) -> set[int] | None:
         """Return the processes that the records since the last call name; None: some were lost."""
