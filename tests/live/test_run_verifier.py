@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+from fixtures import build
+from processes import running
 from skips import skip_or_fail
 
 import usdt
@@ -88,10 +90,23 @@ def test_branches_and_loops(name: str) -> None:
         assert " ".join(str(event.value) for event in program) == printed
 
 
-def test_a_record_is_little_work_for_the_verifier() -> None:
-    with usdt.run(f"interval:s:100 {{ {'print(1); ' * 100} }}"):
-        infos = [info.read_text() for info in Path("/proc/self/fdinfo").iterdir() if info.exists()]
+def _verified() -> int:
+    """The most instructions that the verifier has gone through for a program of this process."""
+    infos = [info.read_text() for info in Path("/proc/self/fdinfo").iterdir() if info.exists()]
     found = re.findall(r"^verified_insns:\s*([0-9]+)$", "\n".join(infos), re.MULTILINE)
     if not found:
         skip_or_fail(NotSupported("verified_insns in fdinfo", (5, 16)))
-    assert max(map(int, found)) < 100 * (1000 if ring_groups().cpus <= 2 else 3000)
+    return max(map(int, found))
+
+
+def test_a_record_is_little_work_for_the_verifier() -> None:
+    with usdt.run(f"interval:s:100 {{ {'print(1); ' * 100} }}"):
+        assert _verified() < 100 * (1000 if ring_groups().cpus <= 2 else 3000)
+
+
+def test_spans_of_threads_are_little_work_for_the_verifier() -> None:
+    with (
+        running(build("default", "loop"), "-n", "100000000", "-s", "1000") as loop,
+        usdt.spans("loop:hit", "loop:hit", pid=loop.pid),
+    ):
+        assert _verified() < 60_000  # it goes down 64 depths once, not once for each

@@ -396,20 +396,20 @@ class PairEnd(PairRole):
         asm.mov(R1, R8)
         asm.add(R1, -1)
         asm.jump(Jump.GT, R1, _LAST, done)  # none is open, or too many
+        asm.mov(R5, R1)
         self._level(asm)
         asm.load(R2, R1, _POINTER)
         asm.load(R3, R6, pointer.offset, pointer.size)
         asm.jump(Jump.GE, R2, R3, done)
         self._place(asm, R4)
         asm.add(R8, -1)
-        for level in range(_LAST - 1, -1, -1):
+        for _ in range(_LAST):
             below = asm.new_label("below")
-            asm.jump(Jump.LE, R8, level, below)
-            asm.mov(R5, level)
-            asm.load(R1, R7, _POINTER + level * _LEVEL)
-            asm.jump(Jump.NE, R1, R3, below)
-            asm.load(R1, R7, _PLACE + level * _LEVEL)
-            asm.jump(Jump.EQ, R1, R4, again)
+            self._below(asm, done)
+            asm.load(R2, R1, _POINTER)
+            asm.jump(Jump.NE, R2, R3, below)
+            asm.load(R2, R1, _PLACE)
+            asm.jump(Jump.EQ, R2, R4, again)
             asm.label(below)
         asm.goto(done)
         asm.label(again)
@@ -421,21 +421,28 @@ class PairEnd(PairRole):
         # Leaves the depth of the start to take in r8.
         own, earlier = asm.new_label("own"), asm.new_label("earlier")
         self._clamp(asm)
+        asm.mov(R5, R1)
         self._level(asm)
         asm.load(R2, R1, _POINTER)
         asm.load(R3, R6, pointer.offset, pointer.size)
         asm.jump(Jump.GE, R2, R3, own)
-        for level in range(_LAST - 1, -1, -1):
-            below = asm.new_label("below")
-            asm.jump(Jump.LE, R8, level, below)
-            asm.mov(R5, level)
-            asm.load(R1, R7, _POINTER + level * _LEVEL)
-            asm.jump(Jump.EQ, R1, R3, earlier)
-            asm.label(below)
+        for _ in range(_LAST):
+            self._below(asm, own)
+            asm.load(R2, R1, _POINTER)
+            asm.jump(Jump.EQ, R2, R3, earlier)
         asm.goto(own)
         asm.label(earlier)
         self._drop(asm)
         asm.label(own)
+
+    def _below(self, asm: Assembler, none: str) -> None:
+        # Goes one depth down in r5 and leaves its level in r1; goes to ``none`` below the first.
+        # A depth in a register has the verifier go down once. Constants, compared with the depth,
+        # have it go down once for each depth, which takes half a second.
+        asm.jump(Jump.LE, R5, 0, none)
+        asm.add(R5, -1)
+        asm.mov(R1, R5)
+        self._level(asm)
 
     def _drop(self, asm: Assembler) -> None:
         # Drop the starts from the depth in r5 to that in r8, which becomes the former.
