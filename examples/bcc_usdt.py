@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -84,7 +85,10 @@ def main() -> None:
         attach(bpf, "on_gc", wanted.python, "python", "gc__done", pid=wanted.pid, cookie=DONE),
     ):
         print(f"tracing {os.path.basename(wanted.python)}; end with ^C", file=sys.stderr)  # noqa: PTH119
-        while end is None or time.monotonic() < end:
+        interrupts: list[int] = []
+        # A KeyboardInterrupt that is raised in show(), which C calls, would get lost.
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+        while not interrupts and (end is None or time.monotonic() < end):
             bpf.ring_buffer_poll(100)
 
 

@@ -113,7 +113,7 @@ def test_the_example_shows_collections() -> None:
     if not python.exists():
         pytest.skip("needs the program /usr/bin/python3: apt-get install python3")
     loop = "import gc, time\nwhile True: gc.collect(); time.sleep(0.05)"
-    words = [sys.executable, "examples/bcc_usdt.py", "-d", "100"]
+    words = [sys.executable, "examples/bcc_usdt.py", "-d", "300"]
     pipes: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([python, "-c", loop]) as traced:
         try:
@@ -121,9 +121,12 @@ def test_the_example_shows_collections() -> None:
                 [*words, "-p", str(traced.pid)], cwd=ROOT, env=environment(), text=True, **pipes
             ) as tracer:
                 assert tracer.stdout is not None
-                lines = [*itertools.islice(tracer.stdout, 6)]
-                tracer.send_signal(signal.SIGINT)
-                _, errors = tracer.communicate(timeout=100)
+                try:
+                    lines = [*itertools.islice(tracer.stdout, 6)]
+                    tracer.send_signal(signal.SIGINT)  # while it shows the sixth
+                    _, errors = tracer.communicate(timeout=100)
+                finally:
+                    tracer.kill()
         finally:
             traced.kill()
     assert tracer.returncode == 0, errors
