@@ -96,6 +96,26 @@ def test_records_are_made_under_a_profiler() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+_COMPILED = """
+import sys
+from usdt.base.frozen import frozen
+compiled = []
+sys.addaudithook(lambda event, _: compiled.append(event) if event == "compile" else None)
+for count in (*range(1, 17), 5):
+    frozen(type("Made", (), {"__annotations__": {f"field_{at}": "int" for at in range(count)}}))
+print(len(compiled))
+frozen(type("Made", (), {"__annotations__": {f"field_{at}": "int" for at in range(17)}}))
+print(len(compiled))
+"""
+
+
+def test_usual_records_compile_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _COMPILED], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0\n1\n"
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [

@@ -253,6 +253,19 @@ def test_help_is_cheap(command: str) -> None:
     assert not roots & {"shutil", "signal"}
 
 
+@pytest.mark.parametrize("command", ["usdt", "kprobe"])
+def test_imports_collect_no_garbage(command: str) -> None:
+    code = (
+        f"import atexit, gc, sys; sys.argv = [{command!r}, '--help']\n"
+        "runs = []\n"
+        "atexit.register(lambda: print(runs, file=sys.stderr))\n"
+        f"from {command}.cli import script\n"
+        "gc.collect(); gc.callbacks.append(lambda phase, _: runs.append(phase)); script()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
 @pytest.mark.parametrize("command", ["list", "info"])
 def test_a_named_file_takes_no_search_and_no_language(command: str) -> None:
     code = (

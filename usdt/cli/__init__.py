@@ -21,7 +21,7 @@ def main() -> NoReturn:
 
     Imports, which take most of the start time, happen inside, so that ^C shows no traceback.
     """
-    gc.set_threshold(100_000)  # imports make many objects and hardly any garbage
+    _collect_less_garbage()
     try:
         from usdt.base.interrupts import note_interrupts  # noqa: PLC0415
 
@@ -42,9 +42,14 @@ def main() -> NoReturn:
 
 def script() -> NoReturn:
     """Run the console script: the command in a process of its own."""
+    _collect_less_garbage()
     try:
         from usdt.base.terminal.quick_exit import run_and_leave  # noqa: PLC0415
 
         run_and_leave(main)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _collect_less_garbage() -> None:
+    gc.set_threshold(100_000)  # imports make many objects and hardly any garbage

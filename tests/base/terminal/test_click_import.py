@@ -48,6 +48,34 @@ def test_the_modules_are_not_imported() -> None:
     assert printed(f"import click; print(sorted({names} & set(sys.modules)))") == "[]\n"
 
 
+def test_annotations_are_not_compiled() -> None:
+    code = (
+        "import sys, typing; sources = []; sys.dont_write_bytecode = True; sys.addaudithook("
+        "lambda event, words: sources.append(words) if event == 'compile' else None);"
+        "from usdt.base.terminal.click_import import import_click; import_click();"
+        "print([words for words in sources if words[1] == '<string>'])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+def test_annotations_can_be_evaluated() -> None:
+    code = (
+        "import typing\n"
+        "class Row(typing.NamedTuple):\n"
+        "    name: 'str | None'\n"
+        "    more: 'tuple[int, ...]'\n"
+        "class Words(typing.TypedDict):\n"
+        "    row: 'Row'\n"
+        "print(typing.get_type_hints(Row), typing.get_type_hints(Words))\n"
+    )
+    usual, ours = (
+        subprocess.check_output([sys.executable, "-c", f"{begin}\n{code}"], text=True)
+        for begin in ("", BEGIN)
+    )
+    assert usual == ours
+    assert "str | None" in ours
+
+
 def test_everybody_else_has_the_modules_themselves() -> None:
     code = (
         "import inspect, platform, gettext, uuid;"

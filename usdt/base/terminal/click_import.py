@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import typing
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ def import_click() -> None:
     click asks ``difflib`` for what is like an option of one letter, before it takes it for one, and
     forgets the answer: this stand-in stays until somebody asks it for more.
     """
+    _compile_no_annotations()
     stand_ins = [one for one in _stand_ins() if one.__name__ not in sys.modules]
     sys.modules.update((one.__name__, one) for one in stand_ins)
     try:
@@ -36,6 +38,13 @@ def import_click() -> None:
             one.step_aside()
     if "difflib" not in sys.modules:
         sys.modules["difflib"] = _StandIn("difflib", get_close_matches=_close_matches)
+
+
+def _compile_no_annotations() -> None:
+    # typing compiles each annotation that is a string, as those of a TypedDict and a NamedTuple
+    # are, and nobody evaluates it. The first call of compile() makes all classes of syntax trees.
+    # eval(), which evaluates them, takes a string as well.
+    vars(typing).setdefault("compile", lambda source, *_: source)
 
 
 def _stand_ins() -> list[_StandIn]:
