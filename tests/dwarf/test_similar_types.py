@@ -12,6 +12,7 @@ from usdt.base.errors import BtfError
 from usdt.dwarf.index import index, type_search
 from usdt.dwarf.index.type_search import TypeSearch
 from usdt.dwarf.info import DebugInfo
+from usdt.dwarf.units import answers
 from usdt.dwarf.units.constants import TypeKind
 from usdt.elf.file import ElfFile
 
@@ -88,7 +89,7 @@ def test_right_names_are_found_after_wrong_ones(info: DebugInfo) -> None:
 
 
 def test_answers_are_kept(info: DebugInfo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type_search, "_MIN_SEARCHED", 0)
+    monkeypatch.setattr(answers, "_MIN_COST", 0)
     with pytest.raises(BtfError, match="nearest is struct gc::Region"):
         info.type_id("gc::Regoin")
     info.close()

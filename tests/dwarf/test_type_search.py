@@ -9,10 +9,11 @@ import pytest
 from debug_programs import CXX_SOURCE, compiled, layout
 from skips import need_program
 
-from usdt.dwarf.index import index, type_search
+from usdt.dwarf.index import index
 from usdt.dwarf.index.abbrev_skim import TYPE, AbbrevDecl, AbbrevSection
 from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
 from usdt.dwarf.info import DebugInfo
+from usdt.dwarf.units import answers
 from usdt.dwarf.units.constants import TypeKind
 from usdt.dwarf.units.errors import DwarfError
 from usdt.dwarf.units.forms import UnitEncoding, read_uleb128
@@ -103,7 +104,7 @@ def test_a_type_needs_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_answers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = compiled(tmp_path, "gcc")
-    monkeypatch.setattr(type_search, "_MIN_SEARCHED", 0)
+    monkeypatch.setattr(answers, "_MIN_COST", 0)
     found = []
     for searches in (True, False):
         with ElfFile(program) as elf, DebugInfo.of(elf) as info:

@@ -10,11 +10,10 @@ from skips import need_program
 from variable_programs import SCOPES, built
 
 from usdt.dwarf import variable_search
-from usdt.dwarf.index import index, type_search
+from usdt.dwarf.index import index
 from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
 from usdt.dwarf.info import DebugInfo
-from usdt.dwarf.units import cache
-from usdt.dwarf.units.errors import DwarfError
+from usdt.dwarf.units import answers
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_tables import SymbolTables
 from usdt.uprobes.name_patterns import closest_path
@@ -179,7 +178,7 @@ def test_variables_without_a_symbol_of_their_name(
 
 def test_answers_are_kept(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _without_index(monkeypatch, tmp_path)
-    monkeypatch.setattr(type_search, "_MIN_SEARCHED", 0)
+    monkeypatch.setattr(answers, "_MIN_COST", 0)
     expected = _meanings(path, _NAMES, ("work",))
     monkeypatch.setattr(TypeSearch, "positions", None)  # nothing is searched
     assert _meanings(path, _NAMES, ("work",)) == expected
@@ -189,41 +188,13 @@ def test_similar_names_are_kept(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _without_index(monkeypatch, tmp_path)
-    monkeypatch.setattr(type_search, "_MIN_SEARCHED", 0)
+    monkeypatch.setattr(answers, "_MIN_COST", 0)
     for _ in range(2):
         with ElfFile(str(path)) as elf, DebugInfo.of(elf) as info:
             assert info is not None
             assert info.variable("countre", 0) is None
             assert closest_path("countre", info.variable_names("countre")) == "counter"
         monkeypatch.setattr(variable_search, "most_alike", None)  # no symbol is read
-
-
-@pytest.mark.parametrize(
-    ("damage", "reported"),
-    [
-        pytest.param(b"", False, id="empty"),
-        pytest.param(b"\0" * 64, False, id="zeros"),
-        pytest.param(b"counter\tx\t\n", False, id="no number"),
-        pytest.param(b"counter\t1\n", False, id="a column is missing"),
-        pytest.param(b"\xff\t\t", False, id="bytes that are not UTF-8"),
-        pytest.param(b"counter\tffffff00000000\t", True, id="a unit that is not there"),
-    ],
-)
-def test_damaged_answers(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes, reported: bool
-) -> None:
-    _without_index(monkeypatch, tmp_path)
-    with ElfFile(str(path)) as elf, DebugInfo.of(elf) as info:
-        assert info is not None
-        key = info._files.main.sections.identity
-    cache.store(key, "variables", lambda: iter((damage,)))
-    if reported:
-        with pytest.raises(DwarfError, match="no unit"):
-            _meanings(path, ("counter",), ("other",))
-        return
-    (counter,) = _meanings(path, ("counter",), ("other",)).values()
-    assert counter is not None
-    assert counter.address
 
 
 def test_only_the_index_tells_of_many_variables_of_one_name(

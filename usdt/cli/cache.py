@@ -13,12 +13,12 @@ from usdt.dwarf.units import cache as files
 __all__ = ("cache",)
 
 _KINDS = {
+    "answers": "where functions, types and variables are that were asked for",
     "archive": "the toolkit as usdt fleet sends it",
     "index": "functions, types and variables of files, by name",
     "positions": "where the kernel's types are, until the next boot",
     "section": "decompressed debug information",
     "symbols": "names of the kernel's functions, until the next boot",
-    "types": "where types are that were asked for",
     "unwind": "unwind tables, compiled",
 }
 

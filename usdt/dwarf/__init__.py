@@ -1,7 +1,7 @@
 """Debug information: functions, parameters, types and source lines of programs, DWARF 2 to 5.
 
 info    DebugInfo: functions, types and variables of one program; ``variables``: by name
-        variable_search: the same without the index; variable_types: types of a kernel's
+        function_search, variable_search: without the index; variable_types: types of a kernel's
         variables, for the engine's registry
 lines   addresses → source lines and inlined functions
 types   entries → BTF types, prototypes

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 from usdt.base.closeable import Closeable
 from usdt.base.errors import BtfError
 from usdt.btf.lookup import find_type
+from usdt.dwarf.function_search import FunctionSearch
 from usdt.dwarf.index.files import DebugFiles
 from usdt.dwarf.index.index import DebugIndex
-from usdt.dwarf.index.nested_functions import NestedFunctions
 from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
-from usdt.dwarf.index.unit_functions import UnitFunctions
 from usdt.dwarf.types import functions as fn
 from usdt.dwarf.types.convert import Converter
 from usdt.dwarf.types.dwarf_btf import DwarfTypes
 from usdt.dwarf.types.functions import FunctionDebug, ParameterDebug
 from usdt.dwarf.types.source_syntax import SourceSyntax
-from usdt.dwarf.units.constants import TYPE_KINDS, At, Tag, TypeKind
+from usdt.dwarf.units.constants import TAGS_OF_KINDS, TYPE_KINDS, At, Tag, TypeKind
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DwarfError, checked
 from usdt.dwarf.units.scopes import Scopes
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 __all__ = ("DebugInfo", "DwarfError", "FunctionDebug", "ParameterDebug")
 
 _MAX_SCOPES = 64  # units whose scopes are kept
-_TAGS = {
-    kind: tuple(tag for tag, other in TYPE_KINDS.items() if other == kind) for kind in TypeKind
-}
 
 
 class DebugInfo(Closeable):
@@ -104,11 +100,7 @@ class DebugInfo(Closeable):
         """Close every opened file; types that were already created remain usable."""
         self.btf.close()
         self._scopes.clear()
-        for name in ("_variable_search", "_type_search"):
-            search = self.__dict__.pop(name, None)
-            if search is not None:
-                search.close()
-        for name in ("_variables", "_code_scopes", "_inlined"):
+        for name in ("_variables", "_variable_search", "_type_search", "_code_scopes", "_inlined"):
             self.__dict__.pop(name, None)
         self._files.close()
 
@@ -131,23 +123,12 @@ class DebugInfo(Closeable):
         """
         with checked(self.name, f"the function at {address:#x}"):
             own = address + self._files.bias
-            found_at = self._functions_at(own)
-            found = [
-                (self._function_die(die_position), die_position.unit) for die_position in found_at
-            ]
+            found = [(self._function_die(one), one) for one in self._function_search.at(own)]
             if not found:
                 self._raise_damage()
                 return None
             match = next((one for one in found if name and name in _names_of(one[0])), found[0])
             return self._read_function(address, name, *match)
-
-    def _functions_at(self, address: int) -> list[DiePosition]:
-        # Reading the unit that has the address takes milliseconds, building the index seconds.
-        if "_index" not in self.__dict__:
-            found = self._unit_functions.function(address)
-            if found:
-                return found
-        return self._index.function(address) or self._nested_functions.at(address)
 
     def _function_die(self, die_position: DiePosition) -> Die:
         die = self._die(die_position)
@@ -155,17 +136,19 @@ class DebugInfo(Closeable):
             raise DwarfError(f"{self.name}: {die.where} is not a function")
         return die
 
-    def _read_function(self, address: int, symbol: str, die: Die, unit: int) -> FunctionDebug:
+    def _read_function(
+        self, address: int, symbol: str, die: Die, position: DiePosition
+    ) -> FunctionDebug:
         parameters, variadic = fn.read_parameters(die, self.btf)
         typed = fn.first(die, At.TYPE)
         target = None if typed is None else typed.target(At.TYPE)
         returns = self.btf.id_of(target) if target or not typed else self.btf.unknown
-        name, language = self._qualified(die) or symbol, fn.language_of(die)
+        name, language = self._function_name(position, die) or symbol, fn.language_of(die)
         line = fn.first(die, At.DECL_LINE)
         return FunctionDebug(
             name,
             self._source.function(language, name, parameters, returns, variadic=variadic),
-            self._file(die),
+            self._function_search.source(position, lambda: self._file(die)),
             (line.number(At.DECL_LINE) or 0) if line is not None else 0,
             parameters,
             returns,
@@ -173,8 +156,11 @@ class DebugInfo(Closeable):
             language,
             fn.clone_problem(symbol),
             address,
-            unit,
+            position.unit,
         )
+
+    def _function_name(self, position: DiePosition, die: Die) -> str:
+        return self._function_search.name(position, lambda: self._qualified(die))
 
     def _file(self, die: Die) -> str:
         from usdt.dwarf.lines.line_program import file_name  # noqa: PLC0415 - only for functions
@@ -225,20 +211,15 @@ class DebugInfo(Closeable):
             self._files,
             KnownVariables(lambda: self._known_index, lambda: self._index, self._variable_search),
             self.btf,
-            around=self._function_around,
+            around=self._function_search.around,
             die=self._die,
             qualified=self._qualified,
+            function_name=self._function_name,
         )
 
     @functools.cached_property
     def _variable_search(self) -> VariableSearch:
         return VariableSearch(self._files, self._type_search)
-
-    def _function_around(self, address: int) -> DiePosition | None:
-        # The function that begins at an address, else the one around it.
-        functions = self._known_index or self._unit_functions
-        found = functions.function(address)
-        return next(iter(found), None) or self._nested_functions.around(address)
 
     # ------------------------------------------------------------ places inside functions
 
@@ -306,7 +287,7 @@ class DebugInfo(Closeable):
     def _code_scopes(self) -> CodeScopes:
         from usdt.dwarf.places.scopes import CodeScopes  # noqa: PLC0415 - only for places
 
-        return CodeScopes(self._nested_functions, self._die, self._files.bias)
+        return CodeScopes(self._function_search.nested, self._die, self._files.bias)
 
     # ------------------------------------------------------------ types
 
@@ -350,12 +331,8 @@ class DebugInfo(Closeable):
             return DebugIndex.of(self._files)
 
     @functools.cached_property
-    def _unit_functions(self) -> UnitFunctions:
-        return UnitFunctions(self._files)
-
-    @functools.cached_property
-    def _nested_functions(self) -> NestedFunctions:
-        return NestedFunctions(self._files)
+    def _function_search(self) -> FunctionSearch:
+        return FunctionSearch(self._files, lambda: self._known_index, lambda: self._index)
 
     def _type_at(self, kind: TypeKind, name: str) -> DiePosition | None:
         index = self._known_index
@@ -387,7 +364,7 @@ class DebugInfo(Closeable):
             known = search is not None and search.knows(name)
             return None if known else self._search_class(kind, name)
         die = self._die(die_position)
-        return die if die.tag in _TAGS[kind] else None
+        return die if die.tag in TAGS_OF_KINDS[kind] else None
 
     def _search_class(self, kind: TypeKind, name: str) -> Die | None:
         # The index omits types inside classes: search the entries of the class.
@@ -397,7 +374,7 @@ class DebugInfo(Closeable):
         for owner in (TypeKind.STRUCT, TypeKind.UNION):
             die_position = self._type_at(owner, outer)
             if die_position is not None:  # no other type has the name
-                inner = self._die(die_position).children(*_TAGS[kind])
+                inner = self._die(die_position).children(*TAGS_OF_KINDS[kind])
                 return next((one for one in inner if one.text() == last), None)
         return None
 

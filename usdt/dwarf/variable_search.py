@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.base.text import encoded, most_alike
 from usdt.demangle.demangle import demangle
-from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.type_search import NotSearchable
 from usdt.dwarf.types.variables import location_of
-from usdt.dwarf.units import cache
-from usdt.dwarf.units.constants import Op, VariableKind
+from usdt.dwarf.units.constants import Op, Tag, VariableKind
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DAMAGE
 from usdt.elf.format import SHT_SYMTAB, STT_OBJECT, STT_TLS
@@ -26,7 +24,7 @@ from usdt.elf.symbol_table import SymbolTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from usdt.dwarf.index.files import DebugFiles
+    from usdt.dwarf.index.files import DebugFiles, DiePosition
     from usdt.dwarf.index.index import DebugIndex
     from usdt.dwarf.index.type_search import TypeSearch
     from usdt.dwarf.units.units import UnitHeader
@@ -34,11 +32,10 @@ if TYPE_CHECKING:
 __all__ = ("KnownVariables", "VariableSearch")
 
 _MAX_PLACES = 8  # addresses that are searched at once
-_MAX_ANSWERS = 1 << 14  # that are kept for later runs
 _MAX_NEAR = 32  # names that are compared with a misspelled one
 _BY_NAME = "~"  # before names that were searched as bytes, among the answers
-_NEAR = "?"  # in a line of similar names instead of positions
-_KIND = "variables"  # of files of the cache
+_NEAR = "?"  # before misspelled names there
+_TAGS = (Tag.VARIABLE, Tag.MEMBER)
 _NO_VARIABLES = ("_ZZ", "_ZG", "_ZT")  # of functions, guards, virtual tables
 _LOCATED, _UNLOCATED = VariableKind.LOCATED, VariableKind.UNLOCATED
 
@@ -60,8 +57,7 @@ class VariableSearch:
         self._files = files
         self._main = files.main
         self._search = search
-        self._answers, self._near = _load(files)
-        self._known = self._count
+        self._found: dict[str, _Found] = {}
         self._likely: dict[str, dict[int, UnitHeader]] = {}
 
     def by_symbol(self, name: str) -> tuple[DiePosition, ...]:
@@ -82,13 +78,21 @@ class VariableSearch:
         return found.located + found.unlocated
 
     def _answer(self, key: str, find: Callable[[str], _Found]) -> _Found:
-        found = self._answers.get(key)
+        found = self._found.get(key) or self._kept(key)
         if found is None:
             try:
-                found = self._answers[key] = find(key.removeprefix(_BY_NAME))
+                found = find(key.removeprefix(_BY_NAME))
             except DAMAGE as err:
                 raise NotSearchable(str(err)) from err  # the index says what is damaged
+            self._files.keep(f"{_LOCATED.value}{key}", found.located)
+            self._files.keep(f"{_UNLOCATED.value}{key}", found.unlocated)
+        self._found[key] = found
         return found
+
+    def _kept(self, key: str) -> _Found | None:
+        kept = [self._files.kept(f"{kind.value}{key}", _TAGS) for kind in (_LOCATED, _UNLOCATED)]
+        parts = [tuple(position for position, _ in one) for one in kept if one is not None]
+        return _Found(*parts) if len(parts) == len(kept) else None
 
     @property
     def lacks_files(self) -> bool:
@@ -97,8 +101,9 @@ class VariableSearch:
 
     def names_like(self, name: str) -> list[str] | None:
         """Return names of variables that are most like a name; None if the file has no symbols."""
-        if name in self._near:
-            return [*self._near[name]]
+        kept = self._files.answers.get(f"{_NEAR}{name}")
+        if kept is not None:
+            return [*kept]
         if self._symbols is None:
             return None
         names = self._symbols.names_of((STT_OBJECT, STT_TLS), [(0, 1 << 64)])
@@ -107,26 +112,9 @@ class VariableSearch:
         mangled = f"{len(encoded(last))}{last}E"  # the same name in another scope
         same = islice((one for one in plain if mangled in one), _MAX_NEAR)
         alike = dict.fromkeys((*same, *most_alike(last, plain, _MAX_NEAR)))
-        found = self._near[name] = tuple(map(demangle, alike))
-        return [*found]
-
-    def close(self) -> None:
-        """Leave the answers to later runs, unless they took little; idempotent."""
-        if not self._search.is_costly or not self._known < self._count < _MAX_ANSWERS:
-            return
-        self._known = self._count
-        rows = [
-            (name, *(",".join(f"{one.packed:x}" for one in part) for part in found))
-            for name, found in self._answers.items()
-        ]
-        rows += [(name, _NEAR, *near) for name, near in self._near.items()]
-        kept = (row for row in rows if all(map(str.isprintable, row)))
-        text = encoded("\n".join(map("\t".join, kept)))
-        cache.store(self._main.sections.identity, _KIND, lambda: iter((text,)))
-
-    @property
-    def _count(self) -> int:
-        return len(self._answers) + len(self._near)
+        found = [*map(demangle, alike)]
+        self._files.answers.put(f"{_NEAR}{name}", *found)
+        return found
 
     # ------------------------------------------------------------ by address
 
@@ -286,26 +274,3 @@ def _may_name(symbol: str, name: str) -> bool:
     if any(f"{len(encoded(word))}{word}" not in symbol for word in words):
         return False
     return not symbol.startswith(_NO_VARIABLES)
-
-
-def _load(files: DebugFiles) -> tuple[dict[str, _Found], dict[str, tuple[str, ...]]]:
-    # The answers of earlier runs: positions by name, and the most similar names.
-    data = cache.load(files.main.sections.identity, _KIND)
-    found: dict[str, _Found] = {}
-    near: dict[str, tuple[str, ...]] = {}
-    lines = b"" if data is None else bytes(data)
-    for line in lines.decode("utf-8", "surrogateescape").split("\n"):
-        name, *parts = line.split("\t")
-        if parts[:1] == [_NEAR]:
-            near[name] = tuple(parts[1:])
-            continue
-        try:
-            positions = [
-                tuple(DiePosition.unpack(int(one, 16)) for one in part.split(",") if one)
-                for part in parts
-            ]
-        except ValueError:
-            return {}, {}
-        if len(positions) == len(_Found._fields):
-            found[name] = _Found(*positions)
-    return found, near

@@ -7,6 +7,7 @@ one that all files share; then a static one of another file, if there is only on
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen, replace
@@ -17,6 +18,7 @@ from usdt.dwarf.types import functions as fn
 from usdt.dwarf.types.variables import REMOVED, VariableDebug, location_of, symbol_of
 from usdt.dwarf.units.constants import At, Tag, VariableKind
 from usdt.dwarf.units.dies import Die
+from usdt.dwarf.units.errors import DAMAGE
 from usdt.dwarf.units.scopes import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ _MAX_NAMES = 1 << 12  # of which it is kept whether there is a variable
 _MAX_SHOWN = 4  # files that a message names
 _OPEN, _CLOSE = "(<[{", ")>]}"
 _CRATE = "crate::"
+_OF_UNIT = "u"  # before keys of answers
 
 
 @frozen
@@ -55,6 +58,7 @@ class VariableFinder:
         around: returns the position of the function around an address.
         die: returns the entry at a position.
         qualified: returns the qualified name of an entry.
+        function_name: the same of a function at a position, kept for later runs.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class VariableFinder:
         around: Callable[[int], DiePosition | None],
         die: Callable[[DiePosition], Die],
         qualified: Callable[[Die], str],
+        function_name: Callable[[DiePosition, Die], str],
     ) -> None:
         self._files = files
         self._variables = known
@@ -73,6 +78,7 @@ class VariableFinder:
         self._types = types
         self._die = die
         self._qualified = qualified
+        self._function_name = function_name
         self._of_units: dict[tuple[int, int], dict[str, list[int]]] = {}
         self._scopes: dict[int, _Scope] = {}
         self._known: dict[str, bool] = {}
@@ -131,7 +137,9 @@ class VariableFinder:
             return _Scope(None, (), ("",))
         function = self._die(found)
         units = {_key(one.unit): one.unit for one in function.origins()}
-        return _Scope(function, tuple(units.values()), _prefixes(self._qualified(function)))
+        return _Scope(
+            function, tuple(units.values()), _prefixes(self._function_name(found, function))
+        )
 
     def _local(self, name: str, function: Die) -> VariableDebug | None:
         # A static variable of the function. An instance has an address, its origin may have none.
@@ -211,6 +219,14 @@ class VariableFinder:
         return found[0][0] if found else None
 
     def _in_unit(self, unit: Unit, name: str) -> list[Die]:
+        key = f"{_OF_UNIT}{unit.header.at:x} {name}"
+        is_main = unit.file is self._files.main
+        row = self._files.answers.get(key) if is_main else None
+        if row is not None:
+            with contextlib.suppress(*DAMAGE):
+                kept = [Die(unit, int(at, 16), self._files.follow) for at in row]
+                if all(die.tag in (Tag.VARIABLE, Tag.MEMBER) for die in kept):
+                    return kept
         names = self._of_units.get(_key(unit))
         if names is None:
             if len(self._of_units) >= _MAX_UNITS:
@@ -218,10 +234,13 @@ class VariableFinder:
             names = self._of_units[_key(unit)] = self._read_unit(unit)
         kinds = (VariableKind.LOCATED, VariableKind.UNLOCATED)
         offsets = [at for kind in kinds for at in names.get(f"{kind.value}{name}", ())]
+        if is_main:
+            self._files.answers.put(key, *(f"{at:x}" for at in offsets))
         return [Die(unit, at, self._files.follow) for at in offsets]
 
     def _read_unit(self, unit: Unit) -> dict[str, list[int]]:
-        file = unit.file
+        file, header = unit.file, unit.header
+        self._files.answers.note_cost(header.end, header.end - header.at)
         indexer = UnitIndexer(AbbrevSection(file.abbreviation_bytes, file.sections.name))
         indexer.add_unit(unit, DiePosition(0, 0))
         found: dict[str, list[int]] = {}

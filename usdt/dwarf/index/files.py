@@ -13,8 +13,10 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from usdt.base.errors import ElfError
+from usdt.dwarf.units.answers import Answers
 from usdt.dwarf.units.constants import Form, UnitType
-from usdt.dwarf.units.errors import DwarfError
+from usdt.dwarf.units.dies import Die
+from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.sections import DebugSections
 from usdt.dwarf.units.split_dwarf import SplitUnits, alternative_paths, find_alternative
 from usdt.dwarf.units.type_units import SplitSection, TypesFile, signature_of
@@ -24,7 +26,7 @@ from usdt.elf.debug_files import DEBUG_ROOT
 from usdt.elf.format import ET_REL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from usdt.dwarf.units.forms import FormValue
     from usdt.elf.file import ElfFile
@@ -70,6 +72,7 @@ class DebugFiles:
         main: the file with ``.debug_info``.
         name: its name in messages.
         bias: difference between addresses in ``main`` and those in the program.
+        answers: what earlier runs were told.
     """
 
     def __init__(self, elf: ElfFile, program: ElfFile, roots: Sequence[str]) -> None:
@@ -81,6 +84,7 @@ class DebugFiles:
         self.main = DebugFile(DebugSections(elf))
         self._split = SplitUnits(program.path, self._opened)
         self.main.alternative = find_alternative(elf, self._opened, DEBUG_ROOT)
+        self.answers = Answers(lambda: self.main.sections.identity)
 
     @classmethod
     def find(
@@ -103,7 +107,8 @@ class DebugFiles:
         return None
 
     def close(self) -> None:
-        """Close every file that was opened here."""
+        """Close every file that was opened here, and leave answers to later runs."""
+        self.answers.close()
         for part in self.__dict__.get("parts", ()):
             part.close()
         for name in ("parts", "numbers", "_signatures"):
@@ -169,6 +174,42 @@ class DebugFiles:
         if die_position.section is not None:
             return self._split.types(unit).containing(die_position.section, die_position.offset)
         return unit, die_position.offset
+
+    # ------------------------------------------------------------ answers of earlier runs
+
+    def keep(self, key: str, positions: Iterable[DiePosition]) -> None:
+        """Keep for later runs where entries are, unless another file has one of them."""
+        texts = []
+        for one in positions:
+            header = self.main.header(one.unit)
+            if header is None or one.section is not None:
+                return
+            if self.full_unit(self.main.unit(header)).file is not self.main:
+                return
+            texts.append(f"{one.packed:x}@{header.at:x}")
+        self.answers.put(key, *texts)
+
+    def kept(self, key: str, tags: Container[int]) -> list[tuple[DiePosition, Die]] | None:
+        """Return the entries that an earlier run has kept; None if it has kept no answer.
+
+        Args:
+            key: as for :meth:`keep`.
+            tags: an answer that leads to an entry with another tag is none.
+        """
+        row = self.answers.get(key)
+        if row is None:
+            return None
+        try:
+            found = [self._entry_of(text) for text in row]
+        except (*DAMAGE, ValueError):
+            return None
+        return found if all(die.tag in tags for _, die in found) else None
+
+    def _entry_of(self, text: str) -> tuple[DiePosition, Die]:
+        packed, _, start = text.partition("@")
+        position = DiePosition.unpack(int(packed, 16))
+        self.main.note_header(position.unit, int(start, 16))
+        return position, Die(*self.locate(position), self.follow)
 
     @property
     def missing(self) -> str | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from usdt.dwarf.index.files import DiePosition
     from usdt.dwarf.units.units import Unit
 
-__all__ = ("UnitIndexer",)
+__all__ = ("UnitIndexer", "entry_address")
 
 _MAX_DEPTH = 1 << 10
 _LOCATED = (VariableKind.LOCATED.value, VariableKind.INSTANCE.value)
@@ -233,7 +233,7 @@ class _Bytes:
         if decl.low_pc is not None and decl.low_pc[2] == Form.ADDR:
             found: int = self._address(self.data, self._position(at, *decl.low_pc[:2], decl))[0]
             return found
-        return _entry_address(self.unit, start)
+        return entry_address(self.unit, start)
 
     def name(self, decl: AbbrevDecl, at: int) -> str:
         """Return the name of an entry; "" if it has none."""
@@ -244,8 +244,8 @@ class _Bytes:
         return self.unit.string(read_form(self.data, position, form, 0, self.unit.encoding)[0])
 
 
-def _entry_address(unit: Unit, start: int) -> int:
-    # The address of a function with code in several ranges or an indexed address; 0 if unknown.
+def entry_address(unit: Unit, start: int) -> int:
+    """Return the address of the code of a function's entry; 0 if it is not known."""
     entry = Entry(unit, start)
     for name in (At.ENTRY_PC, At.LOW_PC):
         raw = entry.values.get(name)

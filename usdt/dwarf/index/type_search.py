@@ -18,8 +18,7 @@ from usdt.dwarf.index.files import DiePosition
 from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.index.name_bytes import PIECE, NamesAt, in_piece, strings
 from usdt.dwarf.index.name_tables import NameTables
-from usdt.dwarf.units import cache
-from usdt.dwarf.units.constants import TYPE_KINDS, At, TypeKind, VariableKind
+from usdt.dwarf.units.constants import TAGS_OF_KINDS, TYPE_KINDS, At, TypeKind, VariableKind
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
 from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
@@ -42,9 +41,7 @@ _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
 _MAX_READ = 32 << 20  # bytes of units; likewise
 _MAX_LIKELY = 24 << 20  # bytes of units with variables that may be the one that is meant
 _MAX_TABLES = 1 << 12
-_MIN_SEARCHED = 4 << 20  # bytes; answers that took less are not kept
 _MIN_LARGE = 16 << 20  # bytes of .debug_info, of which symbols are asked first
-_MAX_ANSWERS = 1 << 14  # that are kept for later runs
 _MAX_WITNESSED = 4 << 20  # bytes of the first units, which show how strings were joined
 _MIN_WITNESSES = 2
 _MAX_BEFORE = 16  # bytes of an entry up to its name
@@ -52,7 +49,7 @@ _WITNESSES = (
     *(f"{TypeKind.BASE.value}{name}" for name in ("char", "unsigned int", "long unsigned int")),
     *(f"{TypeKind.TYPEDEF.value}{name}" for name in ("size_t", "uint32_t", "uint8_t", "int32_t")),
 )
-_KIND = "types"  # of files of the cache
+_TYPE = "t"  # before keys of answers
 _PLAIN_KINDS = (TypeKind.TYPEDEF, TypeKind.BASE)
 
 
@@ -71,14 +68,13 @@ class TypeSearch:
         self._main = files.main
         self._files = files
         self._found: dict[str, DiePosition | None] = {}  # kind and name → position
-        self._answers = _load(files)  # of earlier runs: the same for what was asked
-        self._new = 0
+        self._answers: dict[str, DiePosition | None] = {}  # the same for what was asked
         self._tables: dict[int, NamesAt] = {}
         self._tables_of_names = NameTables(files.main)
         self._units: dict[int, dict[str, DiePosition]] = {}  # of those that were read
         self._absent: set[str] = set()  # parts of names
         self._looked_inside: set[tuple[int, str]] = set()  # of units, for types by name
-        self._searched = self._read = self._cost = 0
+        self._searched = self._read = 0
 
     def find(self, kind: TypeKind, name: str) -> DiePosition | None:
         """Return the position of the type of a kind and a qualified name; None if there is none.
@@ -106,6 +102,7 @@ class TypeSearch:
             NotSearchable: only the index tells.
         """
         keys = {kind: f"{kind.value}{name}" for kind in kinds}
+        self._recall(keys)
         if not _is_known(self._answers, keys.values()):
             if not _is_known(self._found, keys.values()):
                 try:
@@ -113,19 +110,22 @@ class TypeSearch:
                 except DAMAGE as err:
                     raise NotSearchable(str(err)) from err  # the index says what is damaged
             known = {key: self._found[key] for key in keys.values() if key in self._found}
-            self._new += len(known.keys() - self._answers.keys())
             self._answers |= known
+            for key, position in known.items():
+                self._files.keep(f"{_TYPE}{key}", () if position is None else (position,))
         return {kind: self._answers[key] for kind, key in keys.items() if key in self._answers}
+
+    def _recall(self, keys: Mapping[TypeKind, str]) -> None:
+        for kind, key in keys.items():
+            if key not in self._answers:
+                kept = self._files.kept(f"{_TYPE}{key}", TAGS_OF_KINDS[kind])
+                if kept is not None:
+                    self._answers[key] = kept[0][0] if kept else None
 
     @property
     def size(self) -> int:
         """The bytes that a search reads."""
         return len(self._main.sections[".debug_info"])
-
-    @property
-    def is_costly(self) -> bool:
-        """True if the searches have taken so long that their answers are worth keeping."""
-        return self._cost >= _MIN_SEARCHED
 
     @property
     def is_large(self) -> bool:
@@ -134,21 +134,9 @@ class TypeSearch:
 
     def knows(self, name: str) -> bool:
         """Return True if a type of a qualified name was found, of whatever kind."""
-        keys = [f"{one.value}{name}" for one in TypeKind]
-        return any(self._answers.get(key) or self._found.get(key) for key in keys)
-
-    def close(self) -> None:
-        """Leave the answers to later runs, unless they took little; idempotent."""
-        if not self._new or not self.is_costly or len(self._answers) > _MAX_ANSWERS:
-            return
-        self._new = 0
-        lines = [
-            f"{key}\t{'' if position is None else format(position.packed, 'x')}\n"
-            for key, position in self._answers.items()
-            if key.isprintable()
-        ]
-        text = encoded("".join(lines))
-        cache.store(self._main.sections.identity, _KIND, lambda: iter((text,)))
+        keys = {one: f"{one.value}{name}" for one in TypeKind}
+        self._recall(keys)
+        return any(self._answers.get(key) or self._found.get(key) for key in keys.values())
 
     def _search(self, kinds: Sequence[TypeKind], name: str, *, hints_only: bool) -> None:
         # Notes what it finds. A search to the end tells of every kind that it looked for.
@@ -183,7 +171,7 @@ class TypeSearch:
             number = self._main.number_at(at)
             header = None if number is None else self._main.header(number)
             if number is not None and header is not None:
-                self._cost += header.end  # decompressed
+                self._files.answers.note_cost(header.end)  # decompressed
                 if number not in self._units:
                     self._read_unit(number, header)
                 if self._is_answered(kinds, name, number, header):
@@ -334,7 +322,7 @@ class TypeSearch:
         for start in range(0, len(data), PIECE):
             piece = bytes(data[start : start + PIECE + overlap])
             self._searched += len(piece)
-            self._cost += len(piece)
+            self._files.answers.note_cost(len(piece))
             if self._searched > _MAX_SEARCHED:
                 raise NotSearchable("an index costs less")
             if start == _AHEAD:
@@ -411,6 +399,7 @@ class TypeSearch:
 
     def _read_unit(self, number: int, header: UnitHeader) -> None:
         self._read += header.end - header.at
+        self._files.answers.note_cost(0, header.end - header.at)
         if self._read > _MAX_READ:
             raise NotSearchable("an index costs less")
         unit = self._files.full_unit(self._main.unit(header))
@@ -438,18 +427,3 @@ def _wanted(kinds: Sequence[TypeKind]) -> frozenset[TypeKind]:
 def _is_known(known: Mapping[str, DiePosition | None], keys: Collection[str]) -> bool:
     # True if there is a type of one of the keys, or none of any.
     return any(known.get(key) for key in keys) or all(key in known for key in keys)
-
-
-def _load(files: DebugFiles) -> dict[str, DiePosition | None]:
-    data = cache.load(files.main.sections.identity, _KIND)
-    found: dict[str, DiePosition | None] = {}
-    if data is None:
-        return found
-    for line in bytes(data).decode("utf-8", "surrogateescape").split("\n"):
-        key, tab, position = line.rpartition("\t")
-        try:
-            if tab:
-                found[key] = DiePosition.unpack(int(position, 16)) if position else None
-        except ValueError:
-            return {}
-    return found

@@ -83,6 +83,7 @@ class UnitFunctions:
         indexer = UnitIndexer(self._abbreviations, names=False)
         if indexer.is_split(unit):
             return {}
+        self._files.answers.note_cost(header.end, header.end - at)
         indexer.add_unit(unit, DiePosition(number, 0))
         found: dict[int, list[DiePosition]] = {}
         for address, packed in indexer.functions:

@@ -2,6 +2,7 @@
 
 sections            debug sections, plain or compressed
 inflating, cache    decompressing as far as needed; the cache of decompressed sections
+answers             what earlier runs were told about a file, in the cache
 forms, constants    encodings and numbers of the DWARF standard
 units, type_units   headers and entries; type units, which others share
 split_dwarf         ``.dwo``, ``.dwp`` and dwz files

@@ -6,6 +6,7 @@ import enum
 
 __all__ = (
     "CONSTANT_OPS",
+    "TAGS_OF_KINDS",
     "TYPE_KINDS",
     "At",
     "Ate",
@@ -102,6 +103,9 @@ TYPE_KINDS = {
     Tag.TYPEDEF: TypeKind.TYPEDEF,
     Tag.TEMPLATE_ALIAS: TypeKind.TYPEDEF,
     Tag.BASE: TypeKind.BASE,
+}
+TAGS_OF_KINDS = {
+    kind: tuple(tag for tag, other in TYPE_KINDS.items() if other == kind) for kind in TypeKind
 }
 
 

@@ -292,6 +292,7 @@ class DebugFile:
         self._headers: list[UnitHeader] = []  # those that were read so far
         self._starts: list[int] = []  # their positions
         self._following = 0  # the position of the next one
+        self._noted: dict[int, UnitHeader] = {}  # by number, of those that were not reached
 
     def close(self) -> None:
         """Drop the sections; the caller closes the ELF file."""
@@ -319,11 +320,23 @@ class DebugFile:
     def header(self, number: int) -> UnitHeader | None:
         """Return the header of a unit by its number; None if there are fewer."""
         while number >= len(self._headers):
+            if number in self._noted:
+                return self._noted[number]
             before = len(self._headers)
             self._read_headers(self._following + 1)
             if len(self._headers) == before:
                 return None
         return self._headers[number]
+
+    def note_header(self, number: int, at: int) -> None:
+        """Read the header of a unit whose position is known, so that none before it is read.
+
+        Raises:
+            MalformedDwarf: there is no header.
+            LookupError: likewise.
+        """
+        if number >= len(self._headers):
+            self._noted[number] = self.header_at(at)
 
     def header_at(self, at: int) -> UnitHeader:
         """Read the header of the unit at a position."""
