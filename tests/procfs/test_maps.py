@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import running
 
-from usdt.procfs.maps import Mapping, parse_maps
+from usdt.procfs.maps import Mapping, parse_maps, read_maps
 
 LINE = b"5581d0a3e000-5581d0a43000 r-xp 00002000 fe:01 262357                     "
 
@@ -74,3 +74,13 @@ def test_every_line_of_a_real_process_is_parsed() -> None:
     lines, mappings = data.splitlines(), parse_maps(data)
     starts = [f"{m.start:08x}-{m.end:08x} {m.permissions}".encode() for m in mappings]
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True))
+
+
+def test_a_process_that_executes_programs_always_has_mappings(tmp_path: Path) -> None:
+    script = tmp_path / "again"
+    script.write_text('#!/bin/sh\nexec "$0"\n')
+    script.chmod(0o700)
+    with running(script) as child:
+        # About 12 of so many fall between the two halves of an exec, seen from a second CPU.
+        for _ in range(5000):
+            assert read_maps(child.pid)

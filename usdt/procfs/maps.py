@@ -6,6 +6,7 @@ import os
 
 from usdt.base.frozen import frozen
 from usdt.procfs.access import explain_errors, read_bytes
+from usdt.procfs.process import has_memory
 
 __all__ = ("DELETED", "Mapping", "parse_line", "parse_maps", "read_maps", "read_maps_file")
 
@@ -53,13 +54,17 @@ def read_maps(pid: int) -> list[Mapping]:
 
 
 def read_maps_file(pid: int) -> bytes:
-    """Return the contents of /proc/PID/maps.
+    """Return the contents of /proc/PID/maps; nothing for a kernel thread and a zombie.
 
     Raises:
         TargetError: no such process, or not permitted.
     """
     with explain_errors(pid):
-        return read_bytes(f"/proc/{pid}/maps")
+        # open(2) takes the memory that read(2) shows. If the process executes a program in between,
+        # that memory is gone, and the file empty.
+        while not (data := read_bytes(f"/proc/{pid}/maps")) and has_memory(pid):
+            pass
+        return data
 
 
 def parse_maps(data: bytes) -> list[Mapping]:

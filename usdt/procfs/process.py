@@ -21,6 +21,7 @@ __all__ = (
     "catches",
     "command_name",
     "describe_process",
+    "has_memory",
     "has_name",
     "is_kernel_thread",
     "is_stopped",
@@ -203,6 +204,15 @@ def is_kernel_thread(pid: int) -> bool:
         TargetError: no such process.
     """
     return bool(int(_stat_fields(pid)[9 - 3]) & PF_KTHREAD)
+
+
+def has_memory(pid: int) -> bool:
+    """Return whether a process has memory; a kernel thread and a zombie have none.
+
+    Raises:
+        TargetError: no such process.
+    """
+    return _stat_fields(pid)[23 - 3] != b"0"  # vsize
 
 
 def start_time(pid: int) -> int:
