@@ -17,7 +17,15 @@ import pytest
 from fixtures import Fixture, build, start
 from patience import patient
 from streams import read_events
-from tracing_tools import Tool, leftovers, private, run_usdt, tracing, until, usdt
+from tracing_tools import (
+    fire_until_traced,
+    leftovers,
+    private,
+    run_usdt,
+    tracing,
+    until,
+    usdt,
+)
 
 from usdt.bpf.features import links_filter_processes
 
@@ -72,16 +80,6 @@ def code_of(fixture: Fixture, path: Path) -> bytes:
 # ---------------------------------------------------------------- libraries that come later
 
 
-def _fire_until_traced(fixture: Fixture, tool: Tool, probe: str) -> None:
-    # Attaching to what was just loaded takes the tool a moment, and it says nothing when it has.
-    def traced() -> bool:
-        fixture.fire()
-        time.sleep(0.02)
-        return bool(of_probe(tool.events, probe))
-
-    until(traced, f"{probe} to be traced")
-
-
 @pytest.mark.parametrize("probes", [("dlopened:before", "plugin:*"), ("plugin:*",)])
 def test_a_library_opened_later_is_traced_from_then_on(probes: tuple[str, ...]) -> None:
     with (
@@ -91,7 +89,7 @@ def test_a_library_opened_later_is_traced_from_then_on(probes: tuple[str, ...]) 
         tool.wait_error("plugin:*")
         fixture.send("open")
         fixture.wait_line("opened")
-        _fire_until_traced(fixture, tool, "plugin:counter")
+        fire_until_traced(fixture, tool, "plugin:counter")
         before = len(fixture.hits)
         fixture.fire()
         printed = of_probe(fixture.hits[before:], "plugin:counter")
@@ -108,7 +106,7 @@ def test_a_library_closed_and_opened_again_is_still_traced() -> None:
     ):
         fixture.send("open")
         fixture.wait_line("opened")
-        _fire_until_traced(fixture, tool, "plugin:hit")
+        fire_until_traced(fixture, tool, "plugin:hit")
         for order in ("close", "open"):
             fixture.send(order)
             fixture.wait_line(order)
@@ -155,7 +153,7 @@ def test_a_process_that_executes_another_program_is_followed() -> None:
     ):
         fixture.send("fire")
         fixture.wait_ready()
-        _fire_until_traced(fixture, tool, "args:count3")
+        fire_until_traced(fixture, tool, "args:count3")
         before = len(fixture.hits)
         fixture.fire()
         expected = count3(fixture.hits[before:])

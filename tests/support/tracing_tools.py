@@ -35,6 +35,8 @@ from usdt.probes.probe import read_probes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from fixtures import Fixture
+
 __all__ = (
     "KPROBE",
     "USDT",
@@ -43,6 +45,7 @@ __all__ = (
     "bias",
     "by_thread",
     "dropped_by_python",
+    "fire_until_traced",
     "leftovers",
     "one_error",
     "private",
@@ -207,6 +210,21 @@ class Tool:
                 raise AssertionError(msg)
             time.sleep(_PAUSE)
         return found
+
+
+def fire_until_traced(fixture: Fixture, tool: Tool, probe: str) -> None:
+    """Have a fixture fire until hits of a probe that the tool finds by itself are traced.
+
+    Attaching to what was just loaded takes the tool a moment. What it says of it may be about a
+    program of the same probe that somebody else runs.
+    """
+
+    def traced() -> bool:
+        fixture.fire()
+        time.sleep(0.02)
+        return any(event["probe"] == probe for event in tool.events)
+
+    until(traced, f"{probe} to be traced")
 
 
 def _collect(stream: Any, lines: list[str]) -> None:
