@@ -21,7 +21,7 @@ from pythons import OTHERS, interpreter  # type: ignore[import-not-found]  # noq
 
 _CHECKERS = {"build", "import-linter", "mypy", "nox", "ruff", "setuptools"}
 #: Extras have compiled parts, and a new Python has none of them for a while.
-_COMPILED = {"capstone", "duckdb", "isal", "pyarrow"}
+_COMPILED = {"capstone", "duckdb", "isal", "numpy", "pyarrow"}
 #: Kernels, peers and what is built; and the contracts, which are those of the checkout.
 _LEFT_OUT = ("live", "peers", "release", "vm", "test_contracts.py")
 

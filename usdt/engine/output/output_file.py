@@ -27,14 +27,14 @@ _BATCH = 1000  # lines that are written together
 _PIECES = 1024  # UIO_MAXIOV of linux/uio.h: one writev(2) takes so many
 
 
-class Lines(list[bytes]):
+class Lines(list[bytes | bytearray]):
     """A batch of lines that are encoded already: pieces that follow one another.
 
     Attributes:
         number: of lines, each with its newline.
     """
 
-    def __init__(self, pieces: Iterable[bytes], number: int) -> None:
+    def __init__(self, pieces: Iterable[bytes | bytearray], number: int) -> None:
         super().__init__(pieces)
         self.number = number
 
@@ -123,7 +123,7 @@ class OutputFile:
         """Write bytes; raises the same errors as write()."""
         self.write_pieces([content] if content else [])
 
-    def write_pieces(self, pieces: list[bytes]) -> None:
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
         """Write bytes that follow one another; raises the same errors as write()."""
         progress.clear()
         try:
@@ -135,7 +135,7 @@ class OutputFile:
         except OSError as err:
             raise SyscallError(err.errno or 0, f"write to {self.name}") from err
 
-    def _write_together(self, pieces: list[bytes]) -> None:
+    def _write_together(self, pieces: Sequence[bytes | bytearray]) -> None:
         # One system call for all of them; they are joined only if it does not take them all.
         size = sum(map(len, pieces))
         written = self._written(os.writev, pieces)

@@ -5,7 +5,9 @@ beside what is the same for all records of a thread, it becomes a template of by
 each number. The template repeated, and a struct repeated, then format a block of records by two
 calls of C code. Strings, floats and numbers with names are formatted one by one, or not at all if
 they have come before (:mod:`usdt.engine.output.formatters.value_memory`). What cannot be shown so
-is left to the f-string: stacks, symbols, values that could not be read.
+is left to the f-string: stacks, symbols, values that could not be read. Large blocks that show
+integers alone are left to numpy, if it is installed
+(:mod:`usdt.engine.output.formatters.array_lines`).
 
 Times of day are made in one tenth of a second at a time: what stands before its digits is the same
 for all of them, and eight digits fit in the word of the record that has the time.
@@ -16,18 +18,26 @@ from __future__ import annotations
 import ast
 import itertools
 import struct
-from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from usdt.bpf.rings.ringbuf import HEADER, run_length
-from usdt.engine.compiler.record.columns import WORD, FloatColumn, padded
+from usdt.bpf.rings.ringbuf import HEADER
+from usdt.engine.compiler.record.columns import WORD, FloatColumn, IntColumn, padded
 from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.compiler.value_names import ValueNames
+from usdt.engine.output.formatters.array_lines import LEAST, ArrayLines, Column, numpy_after
+from usdt.engine.output.formatters.block_parts import (
+    CONTEXT_KEY,
+    CONTEXT_WORDS,
+    TIME_WORD,
+    all_equal,
+    changes,
+    turns,
+)
 from usdt.engine.output.formatters.time_digits import fraction_digits
 from usdt.engine.output.formatters.value_memory import ValueMemory
 from usdt.engine.output.output_file import Lines
-from usdt.engine.output.wall_clock import TENTH, WallClock
+from usdt.engine.output.wall_clock import WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,12 +47,7 @@ if TYPE_CHECKING:
 __all__ = ("LineTemplate",)
 
 _BLOCKS = (256, 16)  # records of one ``%``; what is left are less
-_KEY = slice(HEADER + WORD, HEADER + HEADER_SIZE)  # the bytes of a record's context
-_TIME_WORD = HEADER // WORD
-_CONTEXT_WORDS = range(_KEY.start // WORD, _KEY.stop // WORD)
-_BITMAP_WORD = _KEY.stop // WORD
-_TURN = 64  # records of a tenth of a second, on average, for which blocks are worth it
-_CHANGE = 512  # records of a context, on average, of which lines are made apart
+_BITMAP_WORD = CONTEXT_WORDS.stop
 _UNITS = 1 << 10  # lines of contexts that are kept
 
 
@@ -109,6 +114,8 @@ class LineTemplate:
         self._structs: dict[tuple[str, int], struct.Struct] = {}
         self._units: dict[tuple[bytes | None, tuple[str, str]], bytes] = {}
         self._texts = {one.context: _Texts(one.context) for one in parts if one.rank == _CONTEXT}
+        self._integers = None if self._made else _integers(layout, self._clear, iso=iso)
+        self._arrays: ArrayLines | None = None
 
     @classmethod
     def of(cls, layout: RecordLayout, source: str, names: Mapping[str, Any]) -> LineTemplate | None:
@@ -146,8 +153,8 @@ class LineTemplate:
         clock = self._clock
         if clock is None:
             return self._lines(records, count, contexts)
-        times = memoryview(records).cast("Q")[_TIME_WORD :: self._words]
-        starts = _turns(times, count, clock)
+        times = memoryview(records).cast("Q")[TIME_WORD :: self._words]
+        starts = turns(times, count, clock)
         return self._joined(records, [*starts, count], contexts) if starts else None
 
     def _joined(
@@ -167,26 +174,28 @@ class LineTemplate:
         self, records: bytes | memoryview, count: int, contexts: Mapping[bytes, Any]
     ) -> Lines | None:
         # The lines of records whose times of day are in one tenth of a second.
+        if count >= LEAST and self._integers and (made := self._by_array(records, count, contexts)):
+            return made
         words = memoryview(records).cast("Q")
         step = self._words
-        if self._bitmap and (words[_BITMAP_WORD] or not _equal(words[_BITMAP_WORD::step])):
+        if self._bitmap and (words[_BITMAP_WORD] or not all_equal(words[_BITMAP_WORD::step])):
             return None
-        alternate = not all(_equal(words[word::step]) for word in _CONTEXT_WORDS)
+        alternate = not all(all_equal(words[word::step]) for word in CONTEXT_WORDS)
         if alternate:
-            starts = _changes(words, step, count)
+            starts = changes(words, step, count)
             if starts or not self._alternates:
                 return self._joined(records, [*starts, count], contexts) if starts else None
         around = ("", "")
         if self._clock is not None:
-            begin, *texts = self._clock.tenth(words[_TIME_WORD], iso=self._iso)
-            digits = fraction_digits(words[_TIME_WORD::step], begin)
+            begin, *texts = self._clock.tenth(words[TIME_WORD], iso=self._iso)
+            digits = fraction_digits(words[TIME_WORD::step], begin)
             if digits is None:
                 return None
             around = texts[0], texts[1]
             words = memoryview(bytearray(records)).cast("Q")
             if self._both:
-                words[0::step] = words[_TIME_WORD::step]
-            words[_TIME_WORD::step] = digits
+                words[0::step] = words[TIME_WORD::step]
+            words[TIME_WORD::step] = digits
         if alternate:
             for kept in self._texts.values():
                 kept.contexts = contexts
@@ -195,13 +204,36 @@ class LineTemplate:
             )
         else:
             arrange = partial(self._arranged, keys=False) if self._made else None
-        unit = self._unit(None if alternate else bytes(records[_KEY]), around, contexts)
+        unit = self._unit(None if alternate else bytes(records[CONTEXT_KEY]), around, contexts)
         code = self._mixed_format if alternate else self._format
         pieces: list[bytes] = []
         for number, rows in self._blocks(code, words, count):
             block = unit * number
             pieces += [block % row for row in (map(arrange, rows) if arrange else rows)]
         return Lines(pieces, count)
+
+    def _by_array(
+        self, records: bytes | memoryview, count: int, contexts: Mapping[bytes, Any]
+    ) -> Lines | None:
+        # As _lines(); also None for the records of several contexts, and without numpy.
+        if self._arrays is None:
+            numpy = numpy_after(count)
+            if numpy is None or self._integers is None:
+                return None
+            self._arrays = ArrayLines(numpy, self._integers, self._words * WORD)
+        first = memoryview(records)[: self._words * WORD].cast("Q")
+        checked = (*CONTEXT_WORDS, _BITMAP_WORD)[: None if self._bitmap else -1]
+        if self._bitmap and first[_BITMAP_WORD]:
+            return None
+        if not self._arrays.alike(records, [word * WORD for word in checked]):
+            return None
+        begin, around = 0, ("", "")
+        if self._clock is not None:
+            begin, *texts = self._clock.tenth(first[TIME_WORD], iso=self._iso)
+            around = texts[0], texts[1]
+        unit = self._unit(bytes(records[CONTEXT_KEY]), around, contexts)
+        lines = self._arrays.lines(records, unit, begin)
+        return None if lines is None else Lines([lines], count)
 
     def _blocks(
         self, code: str, words: memoryview, count: int
@@ -414,6 +446,20 @@ def _record_code(layout: RecordLayout, ranks: list[int], context: str, *, iso: b
     return "".join(codes)
 
 
+def _integers(layout: RecordLayout, ranks: list[int], *, iso: bool) -> list[Column] | None:
+    # Where a line's values are in a record; None if some are no integers.
+    found = []
+    for rank in ranks:
+        if rank < _FIELDS:
+            found.append(Column(HEADER, digits=(8 if iso else 5) if rank == _CLOCK else 0))
+            continue
+        field = layout.fields[rank - _FIELDS]
+        if field.offset is None or not isinstance(field.column, IntColumn):
+            return None
+        found.append(Column(HEADER + field.offset, signed=field.column.struct_code == "q"))
+    return found
+
+
 def _encoding(shown: ast.expr) -> str:
     # The source of the bytes of a text.
     return f"({ast.unparse(shown)}).encode('utf-8', 'backslashreplace')"
@@ -430,35 +476,6 @@ def _value_names(layout: RecordLayout, ranks: list[int]) -> list[str]:
 
 def _name(rank: int) -> str:
     return f"value{rank - _FIELDS}" if rank >= _FIELDS else ("time", "clock", "key")[rank]
-
-
-def _turns(times: memoryview, count: int, clock: WallClock) -> list[int]:
-    # The first time of each tenth of a second among times that grow; none if these are many.
-    starts = [0]
-    while len(starts) <= 1 + count // _TURN:
-        begin, *_ = clock.tenth(times[starts[-1]], iso=False)
-        end = bisect_left(times, begin + TENTH, starts[-1])
-        if end == count:
-            return starts
-        starts.append(end)
-    return []
-
-
-def _changes(words: memoryview, step: int, count: int) -> list[int]:
-    # Where the context changes among records of several; none if it often does.
-    starts = [0]
-    while len(starts) <= 1 + count // _CHANGE:
-        at, left = starts[-1], count - starts[-1]
-        for word in _CONTEXT_WORDS:
-            left = run_length(words, at * step + word, step, left)
-        if at + left == count:
-            return starts
-        starts.append(at + left)
-    return []
-
-
-def _equal(column: memoryview) -> bool:
-    return bool(column[:-1] == column[1:])
 
 
 def _encoded(text: str) -> bytes:
