@@ -10,7 +10,7 @@ from skips import need_program
 from variable_programs import SCOPES, built
 
 from usdt.dwarf import variable_search
-from usdt.dwarf.index import index
+from usdt.dwarf.index import index, type_search
 from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units import answers
@@ -208,3 +208,68 @@ def test_only_the_index_tells_of_many_variables_of_one_name(
         assert len(search.by_symbol("counter")) == 1
         with pytest.raises(NotSearchable, match="many variables"):
             search.by_symbol("state")
+
+
+MANY_CLASSES = """
+CLASSES
+namespace shop { int count = 5; int visits() { return count; } }
+int main() { return shop::visits() + SUM; }
+"""
+
+
+def test_members_of_other_classes_are_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = "ABCDEFGHIJKL"
+    classes = "".join(f"struct {one} {{ static int count; }}; int {one}::count;" for one in letters)
+    text = MANY_CLASSES.replace("CLASSES", classes)
+    text = text.replace("SUM", "+".join(f"{one}::count" for one in letters))
+    (tmp_path / "many.cc").write_text(text)
+    command = [need_program("g++"), "-g", "many.cc", "-o", "many"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    program, names = tmp_path / "many", ("count", "shop::count", "L::count", "::count")
+    functions = ("main", "_ZN4shop6visitsEv")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
+    expected = _meanings(program, names, functions, indexed=True)
+    assert [one is not None for one in expected.values()] == [
+        False,
+        *[True] * 2,
+        False,
+        *[True] * 3,
+        False,
+    ]
+    _without_index(monkeypatch, tmp_path / "searched")
+    assert _meanings(program, names, functions) == expected
+
+
+LARGE = {
+    "one.cc": """
+namespace { const int hidden = 6; }
+namespace plan { const int width = 8; }
+const int depth = 9;
+extern char **environ;
+const int *one() { static int n = hidden + plan::width + depth; return environ ? &n : 0; }
+""",
+    "two.cc": "const int *one(); int main() { return *one(); }",
+}
+
+
+def test_large_files_are_not_searched_for_constants_of_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in LARGE.items():
+        (tmp_path / name).write_text(text)
+    command = [need_program("g++"), "-O1", "-g", "-fPIC", *LARGE]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    program, functions = tmp_path / "a.out", ("main", "_Z3onev")
+    _without_index(monkeypatch, tmp_path / "cache.1")
+    small = _meanings(program, ("plan::width", "environ", "depth", "hidden", "absent"), functions)
+    assert [small[name, "main"] is None for name in ("depth", "hidden", "absent")] == [0, 0, 1]
+    monkeypatch.setattr(type_search, "_MIN_LARGE", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache.2"))
+    for name in ("plan::width", "environ"):  # a path, an imported symbol
+        assert None not in _meanings(program, (name,), functions).values()
+    monkeypatch.setattr(TypeSearch, "units_with_variables", None)  # nothing is searched
+    large = _meanings(program, ("depth", "hidden", "absent"), functions)
+    lost = {key for key, found in large.items() if (found is None) != (small[key] is None)}
+    assert lost == {("depth", "main"), ("hidden", "main")}

@@ -35,6 +35,8 @@ _MAX_PLACES = 8  # addresses that are searched at once
 _MAX_NEAR = 32  # names that are compared with a misspelled one
 _BY_NAME = "~"  # before names that were searched as bytes, among the answers
 _NEAR = "?"  # before misspelled names there
+_RUST_HASH = "17h"  # in symbols of older Rust
+_ABI_TAG = "[abi:"  # in names of C++ with a tag, which debug information leaves out
 _TAGS = (Tag.VARIABLE, Tag.MEMBER)
 _NO_VARIABLES = ("_ZZ", "_ZG", "_ZT")  # of functions, guards, virtual tables
 _LOCATED, _UNLOCATED = VariableKind.LOCATED, VariableKind.UNLOCATED
@@ -76,6 +78,23 @@ class VariableSearch:
         """
         found = self._answer(f"{_BY_NAME}{name}", self._by_name)
         return found.located + found.unlocated
+
+    def constants(self, name: str) -> tuple[DiePosition, ...]:
+        """Return the positions of those without an address whose name a symbol has.
+
+        Raises:
+            NotSearchable: only the index tells.
+        """
+        return self._answer(name, self._by_symbol).unlocated
+
+    def is_imported(self, name: str) -> bool:
+        """Return True if the file refers to a symbol of a name that another file may define."""
+        return self._symbols is not None and any(self._symbols.variables(name))
+
+    @property
+    def is_large(self) -> bool:
+        """True if it takes long to search all units."""
+        return self._search.is_large
 
     def _answer(self, key: str, find: Callable[[str], _Found]) -> _Found:
         found = self._found.get(key) or self._kept(key)
@@ -153,8 +172,9 @@ class VariableSearch:
             if not missing:
                 break
         # An entry inside a function has the others; or the file has no entry of them.
-        if missing - told:
-            raise NotSearchable("a variable whose entry does not have its address")
+        if missing - told:  # of a constant, or its entry has another address and a distance
+            others = self._by_name(name)
+            return _Found(tuple(dict.fromkeys((*found, *others.located))), others.unlocated)
         return _Found(tuple(found))
 
     def _in_unit(
@@ -251,6 +271,20 @@ class KnownVariables:
                 index = self._build()
         return index.variables(_LOCATED, name) + index.variables(_UNLOCATED, name)
 
+    def others_of_symbols(self, name: str) -> list[DiePosition]:
+        """Return those of :meth:`others` whose name a symbol has."""
+        try:
+            if self._search.is_imported(name):
+                return self.others(name)
+            return [*self._search.constants(name)]
+        except NotSearchable:
+            return []
+
+    @property
+    def is_large(self) -> bool:
+        """True if :meth:`others` may take seconds."""
+        return self._search.is_large
+
     def instances(self, name: str) -> list[DiePosition]:
         """Return the variables whose names other entries have; [] if none is of this name."""
         self.located(name)
@@ -273,4 +307,10 @@ def _may_name(symbol: str, name: str) -> bool:
         return symbol.partition(".")[0] == words[-1]
     if any(f"{len(encoded(word))}{word}" not in symbol for word in words):
         return False
-    return not symbol.startswith(_NO_VARIABLES)
+    if symbol.startswith(_NO_VARIABLES):
+        return False
+    if "<" in name or symbol.startswith("_R") or _RUST_HASH in symbol:
+        return True  # debug information writes such names in another way
+    plain = symbol.partition(".")[0]
+    shown = demangle(plain)
+    return shown in (name, plain) or _ABI_TAG in shown

@@ -99,10 +99,10 @@ class VariableFinder:
         """
         scope = self._scope(code)
         if name.startswith("::"):
-            return self._in_scopes([name.removeprefix("::")], scope.units)
+            return self._in_scopes([name.removeprefix("::")], scope)
         if name.startswith(_CRATE):
             full = f"{scope.prefixes[-2]}{name.removeprefix(_CRATE)}"
-            return self._in_scopes([full], scope.units)
+            return self._in_scopes([full], scope)
         if scope.function is not None and "::" not in name:
             found = self._local(name, scope.function)
             if found is not None:
@@ -113,7 +113,7 @@ class VariableFinder:
             for prefix in scope.prefixes
             for hidden in ("", f"{ANONYMOUS}::")
         ]
-        return self._in_scopes(names, scope.units)
+        return self._in_scopes(names, scope, has_path=bool(outer))
 
     def names_like(self, name: str) -> Iterator[str]:
         """Yield names of variables with an address: all, or those that are most like another."""
@@ -157,14 +157,20 @@ class VariableFinder:
 
     # ------------------------------------------------------------ the variables of one name
 
-    def _in_scopes(self, names: list[str], units: tuple[Unit, ...]) -> VariableDebug | None:
-        # What only another file has, and without an address, is hardly what is meant, and takes
-        # the longest to find.
-        for find in (lambda one: self._in_scope(one, units), self._elsewhere):
-            for name in names:
-                found = find(name)
-                if found is not None:
-                    return found
+    def _in_scopes(
+        self, names: list[str], scope: _Scope, *, has_path: bool = False
+    ) -> VariableDebug | None:
+        for name in names:
+            found = self._in_scope(name, scope.units)
+            if found is not None:
+                return found
+        # What only another file has, and without an address, is hardly what is meant. In large
+        # files it takes seconds to find, so that it needs a path or a symbol there.
+        everywhere = has_path or scope.function is None or not self._variables.is_large
+        for name in names:
+            found = self._elsewhere(name, everywhere=everywhere)
+            if found is not None:
+                return found
         return None
 
     def _in_scope(self, name: str, units: tuple[Unit, ...]) -> VariableDebug | None:
@@ -189,10 +195,11 @@ class VariableFinder:
                 return found
         return self._of_another_file(name, [die for die in located if die not in shared])
 
-    def _elsewhere(self, name: str) -> VariableDebug | None:
+    def _elsewhere(self, name: str, *, everywhere: bool) -> VariableDebug | None:
         if self._variables.are_indexed and not self._exists(name):
             return None
-        others = [self._die(one) for one in self._variables.others(name)]
+        find = self._variables.others if everywhere else self._variables.others_of_symbols
+        others = [self._die(one) for one in find(name)]
         placed = [die for die in others if location_of(die) is not None]
         found = self._placed(name, placed)
         rest = [die for die in others if die not in placed]
