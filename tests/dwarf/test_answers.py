@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from variable_programs import built
 
-from usdt.dwarf import variables
+from usdt.dwarf.index import indexer
 from usdt.dwarf.index.unit_functions import UnitFunctions
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units import answers, cache
@@ -58,7 +58,7 @@ def _key(path: Path) -> str:
 def test_a_later_run_reads_no_whole_unit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = _asked(path)
     monkeypatch.setattr(UnitFunctions, "function", None)
-    monkeypatch.setattr(variables, "UnitIndexer", None)
+    monkeypatch.setattr(indexer, "UnitIndexer", None)
     assert _asked(path) == expected
 
 

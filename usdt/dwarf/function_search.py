@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
-from usdt.dwarf.index.indexer import entry_address
-from usdt.dwarf.index.nested_functions import NestedFunctions
-from usdt.dwarf.index.unit_functions import UnitFunctions
 from usdt.dwarf.units.constants import Tag
 from usdt.dwarf.units.errors import DAMAGE
 
@@ -15,6 +13,8 @@ if TYPE_CHECKING:
 
     from usdt.dwarf.index.files import DebugFiles, DiePosition
     from usdt.dwarf.index.index import DebugIndex
+    from usdt.dwarf.index.nested_functions import NestedFunctions
+    from usdt.dwarf.index.unit_functions import UnitFunctions
 
 __all__ = ("FunctionSearch",)
 
@@ -28,9 +28,6 @@ class FunctionSearch:
         files: the files with the debug information.
         known: returns the index that is in memory or cached, or None.
         build: builds the index, for what no table tells.
-
-    Attributes:
-        nested: the functions inside functions.
     """
 
     def __init__(
@@ -43,8 +40,21 @@ class FunctionSearch:
         self._known = known
         self._build = build
         self._index: DebugIndex | None = None  # once a function has needed it
-        self._units = UnitFunctions(files)
-        self.nested = NestedFunctions(files)
+
+    # What an earlier run has found needs neither.
+
+    @functools.cached_property
+    def _units(self) -> UnitFunctions:
+        from usdt.dwarf.index.unit_functions import UnitFunctions  # noqa: PLC0415 - see above
+
+        return UnitFunctions(self._files)
+
+    @functools.cached_property
+    def nested(self) -> NestedFunctions:
+        """The functions inside functions."""
+        from usdt.dwarf.index.nested_functions import NestedFunctions  # noqa: PLC0415 - see above
+
+        return NestedFunctions(self._files)
 
     def at(self, address: int) -> list[DiePosition]:
         """Return the positions of the functions that begin at an address.
@@ -81,7 +91,7 @@ class FunctionSearch:
     def _kept(self, address: int) -> list[DiePosition]:
         kept = self._files.kept(f"{_FUNCTION}{address:x}", (Tag.SUBPROGRAM,))
         try:
-            if all(entry_address(die.unit, die.at) == address for _, die in kept or ()):
+            if all(die.unit.entry_address(die.at) == address for _, die in kept or ()):
                 return [position for position, _ in kept or ()]
         except DAMAGE:
             pass

@@ -11,9 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from usdt.base.frozen import frozen, replace
-from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.files import DiePosition
-from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.types import functions as fn
 from usdt.dwarf.types.variables import REMOVED, VariableDebug, location_of, symbol_of
 from usdt.dwarf.units.constants import At, Tag, VariableKind
@@ -246,6 +244,10 @@ class VariableFinder:
         return [Die(unit, at, self._files.follow) for at in offsets]
 
     def _read_unit(self, unit: Unit) -> dict[str, list[int]]:
+        # What an earlier run has found needs none of them.
+        from usdt.dwarf.index.abbrev_skim import AbbrevSection  # noqa: PLC0415
+        from usdt.dwarf.index.indexer import UnitIndexer  # noqa: PLC0415
+
         file, header = unit.file, unit.header
         self._files.answers.note_cost(header.end, header.end - header.at)
         indexer = UnitIndexer(AbbrevSection(file.abbreviation_bytes, file.sections.name))

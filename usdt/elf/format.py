@@ -115,7 +115,6 @@ class ElfStructs:
     shdr: struct.Struct
     phdr: struct.Struct
     sym: struct.Struct
-    sym_name: struct.Struct  # st_name, padded to the size of a symbol
     note: struct.Struct
 
     @classmethod
@@ -127,7 +126,6 @@ class ElfStructs:
             struct.Struct(order + ("IIQQQQIIQQ" if wide else "10I")),
             struct.Struct(order + ("IIQQQQQQ" if wide else "8I")),
             struct.Struct(order + ("IBBHQQ" if wide else "IIIBBH")),
-            struct.Struct(order + ("I20x" if wide else "I12x")),
             struct.Struct(order + "III"),
         )
 

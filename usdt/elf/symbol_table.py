@@ -12,7 +12,7 @@ import functools
 import operator
 import sys
 from array import array
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, compress, count, islice
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError
@@ -266,10 +266,8 @@ class SymbolTable:
                         f"{self._elf.path}: section {excerpt(self._string_section.name)} ends too"
                         f" many strings in {wanted!r}"
                     )
-        if positions:
-            names = enumerate(self._unpacked(self._layout.sym_name))
-            for number in [number for number, (name,) in names if name in positions]:
-                yield self._row(number)
+        names = self._column("I", 0) if positions else ()
+        yield from map(self._row, [*compress(count(), map(positions.__contains__, names))])
 
     def _rows_containing(self, strings: bytes, text: bytes) -> Iterator[_Row]:
         # The symbols whose names contain a text. A name may begin inside the string of another.
@@ -315,14 +313,17 @@ class SymbolTable:
 
     @functools.cached_property
     def _sizes(self) -> array[int]:
-        # By number. The size is the third word of a row: name, info, other and section are the
-        # first of 64 bits, address and size the others; name, address, size of 32 bits.
-        sizes = array("Q" if self._wide else "I")
+        # By number: the third word of a row, whether words have 32 or 64 bits.
+        return self._column("Q" if self._wide else "I", 2)
+
+    def _column(self, typecode: str, word: int) -> array[int]:
+        # One word of every row.
+        column = array(typecode)
         for piece in self._rows.pieces(self._sym.size):
-            sizes += array(sizes.typecode, piece)[2 :: self._sym.size // sizes.itemsize]
+            column += array(typecode, piece)[word :: self._sym.size // column.itemsize]
         if self._elf.byteorder != sys.byteorder:
-            sizes.byteswap()
-        return sizes
+            column.byteswap()
+        return column
 
     def __len__(self) -> int:
         return len(self._index[0])
@@ -473,12 +474,10 @@ def symbol_addresses(elf: ElfFile, name: str) -> tuple[int, ...]:
     Raises:
         ElfError: a table lies outside the file or is larger than any real one.
     """
-    tables = [one for one in elf.sections if one.type in (SHT_SYMTAB, SHT_DYNSYM)]
-    for section in sorted(tables, key=lambda one: one.type):  # .symtab first
-        found = SymbolTable(elf, section).addresses(name)
-        if found:
-            return found
-    return ()
+    tables = (one for one in elf.sections if one.type in (SHT_SYMTAB, SHT_DYNSYM))
+    ordered = sorted(tables, key=lambda one: one.type)  # .symtab first
+    found = (SymbolTable(elf, section).addresses(name) for section in ordered)
+    return next(filter(None, found), ())
 
 
 def _local_entry(other: int) -> int:

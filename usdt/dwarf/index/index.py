@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING
 
 from usdt.base.terminal import progress
 from usdt.base.text import encoded
-from usdt.dwarf.index.abbrev_skim import AbbrevSection
 from usdt.dwarf.index.files import DiePosition
-from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.units import cache
 from usdt.dwarf.units.constants import TypeKind, VariableKind
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from usdt.dwarf.index.files import DebugFiles
+    from usdt.dwarf.index.indexer import UnitIndexer
     from usdt.dwarf.units.units import DebugFile
 
 __all__ = ("DebugIndex",)
@@ -223,6 +222,9 @@ def _index_part(
     damage: list[str],
 ) -> UnitIndexer:
     # Damaged units are left out and reported.
+    from usdt.dwarf.index.abbrev_skim import AbbrevSection  # noqa: PLC0415 - only to build
+    from usdt.dwarf.index.indexer import UnitIndexer  # noqa: PLC0415
+
     indexer = UnitIndexer(AbbrevSection(part.abbreviation_bytes, files.name))
     split_sections: dict[int, AbbrevSection] = {}
     what, size = f"reading debug information of {files.name}", len(part.sections[".debug_info"])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from usdt.dwarf.index.files import DiePosition
     from usdt.dwarf.units.units import Unit
 
-__all__ = ("UnitIndexer", "entry_address")
+__all__ = ("UnitIndexer",)
 
 _MAX_DEPTH = 1 << 10
 _LOCATED = (VariableKind.LOCATED.value, VariableKind.INSTANCE.value)
@@ -233,7 +233,7 @@ class _Bytes:
         if decl.low_pc is not None and decl.low_pc[2] == Form.ADDR:
             found: int = self._address(self.data, self._position(at, *decl.low_pc[:2], decl))[0]
             return found
-        return entry_address(self.unit, start)
+        return self.unit.entry_address(start)
 
     def name(self, decl: AbbrevDecl, at: int) -> str:
         """Return the name of an entry; "" if it has none."""
@@ -242,19 +242,3 @@ class _Bytes:
         steps, fixed, form = decl.name
         position = self._position(at, steps, fixed, decl)
         return self.unit.string(read_form(self.data, position, form, 0, self.unit.encoding)[0])
-
-
-def entry_address(unit: Unit, start: int) -> int:
-    """Return the address of the code of a function's entry; 0 if it is not known."""
-    entry = Entry(unit, start)
-    for name in (At.ENTRY_PC, At.LOW_PC):
-        raw = entry.values.get(name)
-        if raw is not None:
-            address = unit.address(raw)
-            is_offset = name == At.ENTRY_PC and raw.form in (
-                *(Form.DATA1, Form.DATA2, Form.DATA4, Form.DATA8, Form.UDATA),
-            )
-            if not is_offset:
-                return address
-    ranges = unit.ranges(entry)
-    return ranges[0][0] if ranges else 0

@@ -12,12 +12,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from usdt.base.text import encoded
-from usdt.dwarf.index.abbrev_skim import AbbrevSection
-from usdt.dwarf.index.class_units import class_units
 from usdt.dwarf.index.files import DiePosition
-from usdt.dwarf.index.indexer import UnitIndexer
 from usdt.dwarf.index.name_bytes import PIECE, NamesAt, in_piece, strings
-from usdt.dwarf.index.name_tables import NameTables
 from usdt.dwarf.units.constants import TAGS_OF_KINDS, TYPE_KINDS, At, TypeKind, VariableKind
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DAMAGE, DwarfError
@@ -26,7 +22,9 @@ from usdt.dwarf.units.scopes import PLAIN_LANGUAGES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from usdt.dwarf.index.abbrev_skim import AbbrevSection
     from usdt.dwarf.index.files import DebugFiles
+    from usdt.dwarf.index.name_tables import NameTables
     from usdt.dwarf.units.units import UnitHeader
 
 __all__ = ("NotSearchable", "TypeSearch")
@@ -70,7 +68,6 @@ class TypeSearch:
         self._found: dict[str, DiePosition | None] = {}  # kind and name → position
         self._answers: dict[str, DiePosition | None] = {}  # the same for what was asked
         self._tables: dict[int, NamesAt] = {}
-        self._tables_of_names = NameTables(files.main)
         self._units: dict[int, dict[str, DiePosition]] = {}  # of those that were read
         self._absent: set[str] = set()  # parts of names
         self._looked_inside: set[tuple[int, str]] = set()  # of units, for types by name
@@ -163,6 +160,8 @@ class TypeSearch:
 
     def _is_told(self, kinds: Sequence[TypeKind], name: str) -> bool:
         # True if a table of names or symbols lead to a unit that tells.
+        from usdt.dwarf.index.class_units import class_units  # noqa: PLC0415 - only for searches
+
         units = self._tables_of_names.units(name)
         owner = name.rpartition("::")[0]
         if not units and self.is_large:
@@ -334,7 +333,15 @@ class TypeSearch:
             yield from found
 
     @functools.cached_property
+    def _tables_of_names(self) -> NameTables:
+        from usdt.dwarf.index.name_tables import NameTables  # noqa: PLC0415 - only for searches
+
+        return NameTables(self._main)
+
+    @functools.cached_property
     def _abbreviations(self) -> AbbrevSection:
+        from usdt.dwarf.index.abbrev_skim import AbbrevSection  # noqa: PLC0415 - only for searches
+
         return AbbrevSection(self._main.abbreviation_bytes, self._files.name)
 
     def unit_at(self, at: int) -> tuple[int, UnitHeader]:
@@ -398,6 +405,9 @@ class TypeSearch:
         return found
 
     def _read_unit(self, number: int, header: UnitHeader) -> None:
+        from usdt.dwarf.index.abbrev_skim import AbbrevSection  # noqa: PLC0415 - only for searches
+        from usdt.dwarf.index.indexer import UnitIndexer  # noqa: PLC0415
+
         self._read += header.end - header.at
         self._files.answers.note_cost(0, header.end - header.at)
         if self._read > _MAX_READ:

@@ -40,13 +40,15 @@ __all__ = (
     "store",
 )
 
-_VERSION = 3
+_VERSION = 4
 _MAGIC = b"usdtdwrf"
 _HEADER = struct.Struct("<8sIIQ32s8x")
 MAX_CACHE = 4 << 30  #: bytes of all files together
 _MAX_CHECKED = 16 << 20  # the checksum covers files up to this size, and samples of larger ones
+_MAX_CHECKED_SECTION = 1 << 20  # the same of sections, of which a run reads a hundredth
 _SAMPLES = 64
 _SAMPLE = 1 << 16
+_SAMPLE_OF_SECTION = 1 << 12
 _SECTION = "section"  # the kind
 
 
@@ -63,16 +65,20 @@ def _is_ours(status: os.stat_result) -> bool:
     return ours and stat.S_ISREG(status.st_mode) and status.st_size >= _HEADER.size
 
 
-def _checksum(data: SectionBytes) -> int:
+def _checksum(data: SectionBytes, most: int = _MAX_CHECKED, sample: int = _SAMPLE) -> int:
     value = 0
-    if len(data) <= _MAX_CHECKED:
+    if len(data) <= most:
         for at in range(0, len(data), 1 << 20):
             value = zlib.crc32(data[at : at + (1 << 20)], value)
         return value
     for index in range(_SAMPLES):
-        at = index * (len(data) - _SAMPLE) // (_SAMPLES - 1)
-        value = zlib.crc32(data[at : at + _SAMPLE], value)
+        at = index * (len(data) - sample) // (_SAMPLES - 1)
+        value = zlib.crc32(data[at : at + sample], value)
     return value
+
+
+def _checksum_of_section(data: FileBytes) -> int:
+    return _checksum(data, _MAX_CHECKED_SECTION, _SAMPLE_OF_SECTION)
 
 
 def load(key: str, kind: str) -> memoryview | None:
@@ -216,7 +222,7 @@ def _checked_length(descriptor: int, file: OpenFile, digest: bytes) -> int | Non
     expected = (_MAGIC, _VERSION, status.st_size - _HEADER.size, digest)
     if (magic, version, length, found) != expected:
         return None
-    if _checksum(FileBytes(file, _HEADER.size, length)) != checksum:
+    if _checksum_of_section(FileBytes(file, _HEADER.size, length)) != checksum:
         return None
     with contextlib.suppress(OSError):
         os.utime(descriptor)
@@ -266,7 +272,7 @@ class Draft:
         temporary = temporary_name(name)
         with contextlib.suppress(OSError, ElfError):
             os.ftruncate(self._descriptor, self.start + size)
-            checksum = _checksum(FileBytes(self.file, self.start, size))
+            checksum = _checksum_of_section(FileBytes(self.file, self.start, size))
             head = _HEADER.pack(_MAGIC, _VERSION, checksum, size, _digest(key, _SECTION))
             os.pwrite(self._descriptor, head, 0)
             folder = self._folder.number

@@ -70,6 +70,8 @@ _LENGTH_SIZES = {Form.BLOCK1: 1, Form.BLOCK2: 2, Form.BLOCK4: 4}  # of a block's
 _MAX_LEB = 16  # bytes; real ones have ten
 _MAX_ATTRIBUTES = 1 << 10  # per abbreviation
 _MAX_ABBREVIATIONS = 1 << 20
+_LONGEST = 1 << 16  # bytes of an abbreviation
+_PIECE = 1 << 17  # bytes of a table that are read at once
 _MAX_STRING = 1 << 16
 
 
@@ -315,7 +317,7 @@ class AbbreviationTable:
     """A table of abbreviations, decoded on demand.
 
     Args:
-        data: the section ``.debug_abbrev``.
+        section: ``.debug_abbrev``.
         at: the position of the table.
         encoding: the encoding of the unit that uses it.
 
@@ -323,10 +325,12 @@ class AbbreviationTable:
         known: code → decoded abbreviation.
     """
 
-    def __init__(self, data: bytes, at: int, encoding: UnitEncoding) -> None:
+    def __init__(self, section: Bytes, at: int, encoding: UnitEncoding) -> None:
         self.known: dict[int, Abbreviation] = {}
-        self._data = data
-        self._at = at
+        self._section = section
+        # Of the section, what was read so far from the table's start on.
+        self._data, self._at = (section, at) if isinstance(section, bytes) else (b"", 0)
+        self._next = at
         self._encoding = encoding
         self._positions: dict[int, int] = {}
         self._ended = False
@@ -353,6 +357,8 @@ class AbbreviationTable:
 
     def _skip_one(self) -> None:
         # Most abbreviations are never needed: keep only their positions.
+        if self._at + _LONGEST > len(self._data) and self._next < len(self._section):
+            self._read_more()
         data = self._data
         code, at = read_uleb128(data, self._at)
         if code == 0 or len(self._positions) >= _MAX_ABBREVIATIONS:
@@ -366,3 +372,10 @@ class AbbreviationTable:
             self._at = read_declaration(data, at)[3]
         else:
             self._at = end + 2
+
+    def _read_more(self) -> None:
+        # A table has some kilobytes, the section megabytes.
+        if self._data is not self._section:
+            size = max(_PIECE, len(self._data))
+            self._data += bytes(self._section[self._next : self._next + size])
+            self._next += size

@@ -38,7 +38,9 @@ _MAX_UNIT = 256 << 20  # bytes
 _MAX_HEADER = 64  # bytes
 _MAX_ABBREVIATIONS = 64 << 20  # bytes
 _MAX_TABLES = 256  # abbreviation tables in memory
+_MAX_PARTIAL = 16  # of which only the beginning is read; for more, the section is
 _MAX_KEPT = 1 << 12  # units
+_OFFSETS = frozenset((Form.DATA1, Form.DATA2, Form.DATA4, Form.DATA8, Form.UDATA))
 _MAX_HOPS = 16  # references from an entry to the one with its name
 
 
@@ -215,6 +217,19 @@ class Unit:
             found = [(start, self.address(high) if is_address else start + high.value)]
         # Code that the linker dropped is at 0 or at the highest addresses.
         return [(low, high) for low, high in found if 0 < low < high]
+
+    def entry_address(self, at: int) -> int:
+        """Return the address of the code of the function at a position; 0 if it is not known."""
+        entry = Entry(self, at)
+        for name in (At.ENTRY_PC, At.LOW_PC):
+            raw = entry.values.get(name)
+            if raw is not None:
+                address = self.address(raw)
+                is_offset = name == At.ENTRY_PC and raw.form in _OFFSETS
+                if not is_offset:
+                    return address
+        ranges = self.ranges(entry)
+        return ranges[0][0] if ranges else 0
 
     @functools.cached_property
     def base(self) -> int:
@@ -408,8 +423,9 @@ class DebugFile:
         if found is None:
             if len(self._tables) >= _MAX_TABLES:
                 self._tables.clear()
-            made = AbbreviationTable(self.abbreviation_bytes, at, header.encoding)
-            found = self._tables[key] = made
+            few = "abbreviation_bytes" not in self.__dict__ and len(self._tables) < _MAX_PARTIAL
+            data = self.sections[".debug_abbrev"] if few else self.abbreviation_bytes
+            found = self._tables[key] = AbbreviationTable(data, at, header.encoding)
         return found
 
     def text(self, raw: FormValue) -> str:
