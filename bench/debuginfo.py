@@ -1,8 +1,9 @@
 """Measure what debug information costs: a function and its types out of large debug files.
 
 ``debug_files()`` prints, for each of some Debian packages of debug symbols, the time and the memory
-of a whole process that asks for one function's prototype and its parameters' types, and of one that
-asks for a type by name: first with an empty cache, then again.
+of a whole process that asks for one function's prototype and its parameters' types, of one that
+also asks for a variable at this function, which may not exist, and of one that asks for a type by
+name: first with an empty cache, then again.
 """
 
 from __future__ import annotations
@@ -25,19 +26,26 @@ PACKAGES = (
     ("openjdk-17-dbg", "JVM_GC", "JavaThread", "GCCause::Cause"),
 )
 
+#: Names of variables at the function; most files have none of the last two.
+VARIABLES = ("environ", "_cause", "size")
+
 ASK = """
-import resource, sys, time
-began = time.perf_counter()
+import sys
+from pathlib import Path
 from usdt.dwarf.info import DebugInfo
 from usdt.elf.file import ElfFile
 with ElfFile(sys.argv[1]) as elf, DebugInfo.of(elf) as info:
     if sys.argv[3]:
         found = info.function(int(sys.argv[2]), sys.argv[3])
         wanted = [one.type_id for one in found.parameters]
+        for name in sys.argv[4:]:
+            info.variable(name, int(sys.argv[2]))
     else:
         wanted = [info.type_id(sys.argv[2])]
     sizes = [info.btf.size_of(one) for one in wanted]
-print(sizes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, sep="\\n")
+status = Path("/proc/self/status").read_text()
+# Not ru_maxrss, which begins with that of the process that started this one.
+print(sizes, status.partition("VmHWM:")[2].split()[0])
 """
 
 
@@ -57,12 +65,12 @@ def address_of(path: Path, name: str) -> tuple[str, int]:
     return row[2], int(row[0], 16)
 
 
-def ask(path: Path, words: tuple[str, str], cache: str) -> tuple[float, float, int]:
+def ask(path: Path, words: tuple[str, ...], cache: str) -> tuple[float, float, int]:
     """Return wall clock seconds, CPU seconds and MiB of one process.
 
     Args:
         path: the debug file.
-        words: a function's address and symbol; or a type's name, and "".
+        words: a function's address, its symbol and variables; or a type's name, and "".
         cache: the user's directory of caches.
     """
     command = [sys.executable, "-c", ASK, str(path), *words]
@@ -91,17 +99,20 @@ def debug_files(rounds: int = 3) -> None:
             continue
         symbol, address = address_of(path, name)
         print(f"  {package}, {path.stat().st_size >> 20} MiB")
-        for words in ((str(address), symbol), *((one, "") for one in types)):
+        function = (str(address), symbol)
+        variables = [(*function, one) for one in VARIABLES]
+        for words in (function, *variables, *((one, "") for one in types)):
             _compare(path, words, rounds)
 
 
-def _compare(path: Path, words: tuple[str, str], rounds: int) -> None:
+def _compare(path: Path, words: tuple[str, ...], rounds: int) -> None:
     with tempfile.TemporaryDirectory() as cache:
         first = ask(path, words, cache)
         later = [ask(path, words, cache) for _ in range(rounds)]
     wall, cpu, size = (statistics.median(column) for column in zip(*later, strict=True))
+    shown = words[1][:20] + "".join(f"({one})" for one in words[2:]) or words[0]
     print(
-        f"    {(words[1] or words[0])[:20]:20} first {first[0]:5.2f} s"
+        f"    {shown:28} first {first[0]:5.2f} s"
         f" ({first[1]:.2f} s CPU, {first[2]} MiB), later {wall:.2f} s"
         f" ({cpu:.2f} s CPU, {size:.0f} MiB)"
     )

@@ -154,3 +154,29 @@ def test_a_row_that_cannot_be_written_is_left_out() -> None:
     for key in ("a\tb", "a\nb", "x" * (1 << 13)):
         made.put(key, "1")
         assert made.get(key) is None
+
+
+_WITHOUT_SPACE = """
+import resource, sys
+from usdt.dwarf.info import DebugInfo
+from usdt.elf.file import ElfFile
+from usdt.elf.symbol_tables import SymbolTables
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # as on a full disk
+with ElfFile(sys.argv[1]) as elf, SymbolTables(elf) as tables, DebugInfo.of(elf) as info:
+    info._files.answers.note_cost(1 << 30)
+    address = tables.named("work")[0].address
+    print(info.function(address, "work").declaration, info.variable("counter", address).name)
+"""
+
+
+@pytest.mark.parametrize("cache_home", ["full", "a file", "missing/folders"])
+def test_questions_are_answered_where_nothing_can_be_kept(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_home: str
+) -> None:
+    (tmp_path / "a file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / cache_home))
+    command = [sys.executable, "-c", _WITHOUT_SPACE, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split("(")[0].split() == ["int", "work"]
+    assert done.stdout.split()[-1] == "counter"
+    assert not [*tmp_path.glob("*/usdt-toolkit/dwarf/*")]

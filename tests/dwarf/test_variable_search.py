@@ -273,3 +273,34 @@ def test_large_files_are_not_searched_for_constants_of_other_files(
     large = _meanings(program, ("depth", "hidden", "absent"), functions)
     lost = {key for key, found in large.items() if (found is None) != (small[key] is None)}
     assert lost == {("depth", "main"), ("hidden", "main")}
+
+
+DECLARED = "struct Owner { static int member; int x; }; int NAME(Owner *o) { return o->x; }"
+
+
+def test_of_many_units_with_a_name_the_first_are_read_in_large_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = []
+    for name in ("one", "two", "three", "four"):
+        constant = "" if name == "one" else "\nnamespace late { const int member = 5; }\n"
+        text = DECLARED.replace("NAME", name).replace("o->x", "o->x" if name == "one" else "5")
+        (tmp_path / f"{name}.cc").write_text(constant + text)
+        sources.append(f"{name}.cc")
+    (tmp_path / "main.cc").write_text("int main() { return 0; }")
+    command = [need_program("g++"), "-g", "-O1", "-gdwarf-4", "main.cc", *sources]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    program, names = tmp_path / "a.out", ("Owner::member", "late::member")
+    _without_index(monkeypatch, tmp_path / "cache.1")
+    expected = _meanings(program, names, ("main",))
+    assert [one is None for one in expected.values()] == [True, False]
+    monkeypatch.setattr(type_search, "_MAX_LIKELY", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache.2"))
+    with pytest.raises(TypeError):  # the index is built
+        _meanings(program, names, ("main",))
+    monkeypatch.setattr(type_search, "_MIN_LARGE", 0)
+    assert _meanings(program, names, ("main",)) == expected
+    monkeypatch.setattr(type_search, "_MAX_LIKELY_IN_LARGE", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache.3"))
+    found = _meanings(program, ("Owner::member",), ("main",))
+    assert [*found.values()] == [None]

@@ -38,6 +38,7 @@ _MAX_PARTS = 16  # of a qualified name
 _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
 _MAX_READ = 32 << 20  # bytes of units; likewise
 _MAX_LIKELY = 24 << 20  # bytes of units with variables that may be the one that is meant
+_MAX_LIKELY_IN_LARGE = 6 << 20  # the same of large files, where the other units are left out
 _MAX_TABLES = 1 << 12
 _MIN_LARGE = 16 << 20  # bytes of .debug_info, of which symbols are asked first
 _MAX_WITNESSED = 4 << 20  # bytes of the first units, which show how strings were joined
@@ -369,11 +370,15 @@ class TypeSearch:
     def units_with_variables(self, name: str) -> dict[int, UnitHeader]:
         """Return the units that may have a variable of an unqualified name.
 
+        In large files, those are the first of many: a constant of a header is in most of them, and
+        what is none is a member that all units declare. Of many strings that end with the name,
+        those are searched that linkers use.
+
         Raises:
             NotSearchable: they are too many, or only the index tells.
         """
         patterns, every = self._few_patterns(name)
-        if not every:
+        if not every and not self.is_large:
             raise NotSearchable("a name that ends many strings")
         data = self._main.sections[".debug_info"]
         letters = frozenset(one.value for one in VariableKind)
@@ -390,7 +395,9 @@ class TypeSearch:
             if tables[table].may_define(data, at, letters):
                 found[number] = header
                 size += header.end - header.at
-                if size > _MAX_LIKELY:
+                if self.is_large and size > _MAX_LIKELY_IN_LARGE:
+                    break
+                if not self.is_large and size > _MAX_LIKELY:
                     raise NotSearchable("many units with a variable of the name")
         return dict(sorted(found.items()))
 
