@@ -22,6 +22,7 @@ of a :class:`MappedFile` are always those of /proc/PID/maps if it can be read;
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ from usdt.base.frozen import frozen
 from usdt.base.terminal import progress
 from usdt.procfs.access import explain_errors, read_bytes
 from usdt.procfs.maps import DELETED, Mapping, parse_line, read_maps_file
-from usdt.procfs.process import pid_exists, start_time
+from usdt.procfs.process import pid_exists, start_time, thread_with_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -142,15 +143,23 @@ def mapped_file(pid: int, mapping: Mapping) -> MappedFile:
 
 
 def _named(pid: int, mapping: Mapping, path: str, *, deleted: bool) -> MappedFile:
+    open_path = _open_path(pid, mapping, path)
+    if open_path is None:
+        with contextlib.suppress(TargetError):
+            thread = thread_with_memory(pid)
+            if thread not in (0, pid):
+                open_path = _open_path(thread, mapping, path)
+    return MappedFile(path, open_path, mapping.device, mapping.inode, deleted)
+
+
+def _open_path(pid: int, mapping: Mapping, path: str) -> str | None:
     candidates = (
         f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}",
         f"/proc/{pid}/root{path}",
         path,
         f"/proc/{pid}/exe",
     )
-    device, inode = mapping.device, mapping.inode
-    open_path = next((name for name in candidates if _is_same(name, device, inode)), None)
-    return MappedFile(path, open_path, device, inode, deleted)
+    return next((one for one in candidates if _is_same(one, mapping.device, mapping.inode)), None)
 
 
 def _is_same(path: str, device: tuple[int, int], inode: int) -> bool:
@@ -211,8 +220,8 @@ def executable_of(pid: int) -> MappedFile | None:
             name = os.readlink(os.fsencode(link))
             found = os.stat(link)
         except FileNotFoundError:
-            os.stat(f"/proc/{pid}")  # raises if the process has ended
-            return None
+            thread = thread_with_memory(pid)  # raises if the process has ended
+            return executable_of(thread) if thread not in (0, pid) else None
     for mapping in _file_lines(read_maps_file(pid), executable_only=False).values():
         if _is_same(link, mapping.device, mapping.inode):
             mapped = mapped_file(pid, mapping)

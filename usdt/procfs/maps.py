@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from usdt.base.frozen import frozen
 from usdt.procfs.access import explain_errors, read_bytes
-from usdt.procfs.process import has_memory
+from usdt.procfs.process import thread_with_memory
 
 __all__ = ("DELETED", "Mapping", "parse_line", "parse_maps", "read_maps", "read_maps_file")
 
@@ -60,10 +61,12 @@ def read_maps_file(pid: int) -> bytes:
         TargetError: no such process, or not permitted.
     """
     with explain_errors(pid):
+        data = read_bytes(f"/proc/{pid}/maps")
         # open(2) takes the memory that read(2) shows. If the process executes a program in between,
-        # that memory is gone, and the file empty.
-        while not (data := read_bytes(f"/proc/{pid}/maps")) and has_memory(pid):
-            pass
+        # that memory is gone, and the file empty. So is that of a first thread that has ended.
+        while not data and (thread := thread_with_memory(pid)):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, too
+                data = read_bytes(f"/proc/{thread}/maps")
         return data
 
 

@@ -8,6 +8,7 @@ import sys
 from usdt.base.closeable import Closeable
 from usdt.base.errors import TargetError
 from usdt.procfs.access import explain_errors
+from usdt.procfs.process import thread_with_memory
 
 __all__ = ("ProcessMemory", "read_memory")
 
@@ -45,7 +46,8 @@ class ProcessMemory(Closeable):
         self._pid = pid
         self._blocks: dict[int, bytes] = {}
         with explain_errors(pid):
-            self._descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            thread = thread_with_memory(pid) or pid
+            self._descriptor = os.open(f"/proc/{thread}/mem", os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Close the file; idempotent."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ __all__ = (
     "start_time",
     "status_numbers",
     "thread_group",
+    "thread_with_memory",
 )
 
 _COMM = 15  # bytes of a command name: TASK_COMM_LEN of include/linux/sched.h, without its NUL
@@ -207,12 +209,31 @@ def is_kernel_thread(pid: int) -> bool:
 
 
 def has_memory(pid: int) -> bool:
-    """Return whether a process has memory; a kernel thread and a zombie have none.
+    """Return whether a process or thread has memory; kernel threads and those that ended have none.
 
     Raises:
         TargetError: no such process.
     """
     return _stat_fields(pid)[23 - 3] != b"0"  # vsize
+
+
+def thread_with_memory(pid: int) -> int:
+    """Return a thread whose files in /proc show a process's memory; 0 if it has none.
+
+    It is the first thread, until that ends before the others, by pthread_exit(3) in main().
+
+    Raises:
+        TargetError: no such process.
+    """
+    if has_memory(pid):
+        return pid
+    with explain_errors(pid):
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    for thread in threads:
+        with contextlib.suppress(TargetError):  # ended meanwhile
+            if has_memory(thread):
+                return thread
+    return 0
 
 
 def start_time(pid: int) -> int:

@@ -251,7 +251,12 @@ class TargetSet(Closeable):
 
     def _attach_pid(self, pid: int) -> int:
         # The only process to attach in; 0 (all) if children are followed: they may map other files.
-        return 0 if self.following or not self.pids else pid
+        # The kernel looks for the memory of the first thread, which may have ended before others.
+        if self.following or not self.pids:
+            return 0
+        with contextlib.suppress(TargetError):  # it has ended
+            return pid if process.has_memory(pid) else 0
+        return pid
 
     def _is_child(self, pid: int) -> bool:
         # Found by -f; errors about it are not fatal.
@@ -323,14 +328,15 @@ class TargetSet(Closeable):
         yield from _mapped_in(sorted(pids))
 
     def _newly_mapped(self, maps: MapsPoller) -> Iterator[TracedFile]:
-        for file in maps.changed():
+        files = maps.changed()
+        pid = self._attach_pid(maps.pid) if files else 0
+        for file in files:
             if file.open_path is None:
                 self._notices.append(
                     f"{file.path} of process {maps.pid} cannot be opened (deleted); this "
                     "needs CAP_SYS_ADMIN"
                 )
             else:
-                pid = self._attach_pid(maps.pid)
                 yield TracedFile(file.path, file.open_path, file.identity, pid)
 
     def new_files(self) -> list[TracedFile]:

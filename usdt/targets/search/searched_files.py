@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from usdt.base.errors import TargetError, TargetNotFound
 from usdt.elf.file import ElfFile
 from usdt.procfs.mapped_files import executable_of, mapped_files, same_file
-from usdt.procfs.process import command_name, describe_process, processes
+from usdt.procfs.process import command_name, describe_process, processes, thread_with_memory
 from usdt.targets.search.executables import DEFAULT_PROGRAM_PATH, find_program
 from usdt.targets.search.libraries import (
     find_library,
@@ -61,7 +61,7 @@ def search_path(word: str, pid: int) -> Target:
     """Find the file of a path in the mount namespace of a process."""
     path = os.path.abspath(os.path.expanduser(word))
     mapped = mapped_files(pid, executable_only=False)
-    root = f"/proc/{pid}/root"
+    root = _root(pid)
     reached = in_root(root, path)
     target = _mapped_as(path, reached, mapped, word)
     if target is None and not os.path.lexists(reached):
@@ -70,6 +70,11 @@ def search_path(word: str, pid: int) -> Target:
         return target
     check_readable(reached, word, f" in the mount namespace of process {pid}")
     return Target(path, reached, word)
+
+
+def _root(pid: int) -> str:
+    # A first thread that has ended has no root.
+    return f"/proc/{thread_with_memory(pid) or pid}/root"
 
 
 def _mapped_as(path: str, reached: str, mapped: list[MappedFile], word: str) -> Target | None:
@@ -110,7 +115,7 @@ def _by_name_in(word: str, pid: int) -> Target | None:
     best = _best(word, files) or _own_program(word, pid)
     if best is not None and not is_placeholder(best.open_path or ""):
         return _reachable(best, word)
-    root = f"/proc/{pid}/root"
+    root = _root(pid)
     libraries = find_library(word, root=root, environment={}) or find_library(
         word, machine_bits=32, root=root, environment={}
     )
@@ -178,7 +183,7 @@ def _shipped(word: str) -> Target | None:
 
 def _nothing(word: str, pid: int | None) -> str:
     where = "the current directory, the loader's cache and directories, PATH, running processes"
-    names = library_names() if pid is None else library_names(f"/proc/{pid}/root")
+    names = library_names() if pid is None else library_names(_root(pid))
     if pid is not None:
         where = f"the files mapped by process {pid}, libraries and programs of its mount namespace"
         names.update(os.path.basename(file.path) for file in mapped_files(pid))
@@ -192,9 +197,7 @@ def _programs(pid: int | None) -> set[str]:
     search = os.environ.get("PATH", DEFAULT_PROGRAM_PATH) if pid is None else DEFAULT_PROGRAM_PATH
     for directory in search.split(":"):
         try:
-            names.update(
-                os.listdir(in_root("/" if pid is None else f"/proc/{pid}/root", directory))
-            )
+            names.update(os.listdir(in_root("/" if pid is None else _root(pid), directory)))
         except (OSError, TargetError):
             continue
     return names
