@@ -7,13 +7,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from variable_programs import built
+from skips import need_program
+from variable_programs import SCOPES, built
 
 from usdt.dwarf.index import indexer
 from usdt.dwarf.index.unit_functions import UnitFunctions
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units import answers, cache
 from usdt.dwarf.units.answers import Answers
+from usdt.dwarf.units.scopes import Scopes
 from usdt.elf.file import ElfFile
 from usdt.elf.symbol_tables import SymbolTables
 
@@ -111,6 +113,7 @@ def test_a_cut_file_is_not_used(path: Path, tmp_path: Path) -> None:
 _PUT = """
 import sys
 from usdt.dwarf.units.answers import Answers
+from usdt.dwarf.units.scopes import Scopes
 made = Answers(lambda: "a file")
 made.note_cost(1 << 30)
 for one in range(8):
@@ -180,3 +183,22 @@ def test_questions_are_answered_where_nothing_can_be_kept(
     assert done.stdout.split("(")[0].split() == ["int", "work"]
     assert done.stdout.split()[-1] == "counter"
     assert not [*tmp_path.glob("*/usdt-toolkit/dwarf/*")]
+
+
+def test_a_later_run_reads_no_scopes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scopes.cc").write_text(SCOPES)
+    command = [need_program("g++"), "-std=c++17", "-g", "-O1", "scopes.cc", "-o", "scopes"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    found = []
+    for _ in range(2):
+        path = str(tmp_path / "scopes")
+        with ElfFile(path) as elf, SymbolTables(elf) as tables, DebugInfo.of(elf) as info:
+            assert info is not None
+            address = tables.named("_ZN4shop4Cart3addEi")[0].address
+            function, total = info.function(address, ""), info.variable("total", address)
+            assert function is not None
+            assert total is not None
+            found.append((function.declaration, total.address, info.type_id("shop::Cart")))
+        monkeypatch.setattr(Scopes, "prefix", None)
+    assert found[0] == found[1]
+    assert "shop::Cart::add" in found[0][0]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ("FunctionSearch",)
 
-_FUNCTION, _NAME, _SOURCE = "f", "n", "s"  # before keys of answers
+_FUNCTION, _SOURCE = "f", "s"  # before keys of answers
 
 
 class FunctionSearch:
@@ -97,18 +97,9 @@ class FunctionSearch:
             pass
         return []
 
-    # ------------------------------------------------------------ texts
-
-    def name(self, position: DiePosition, read: Callable[[], str]) -> str:
-        """Return the qualified name of a function, which takes as long to read as to find it."""
-        return self._text(_NAME, position, read)
-
     def source(self, position: DiePosition, read: Callable[[], str]) -> str:
-        """Return the source file of a function, as :meth:`name`."""
-        return self._text(_SOURCE, position, read)
-
-    def _text(self, what: str, position: DiePosition, read: Callable[[], str]) -> str:
-        key = f"{what}{position.packed:x}"
+        """Return the source file of a function, which takes longer to read than to find it."""
+        key = f"{_SOURCE}{position.packed:x}"
         kept = self._files.answers.get(key)
         if kept is not None and len(kept) == 1:
             return kept[0]

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ("DebugInfo", "DwarfError", "FunctionDebug", "ParameterDebug")
 
 _MAX_SCOPES = 64  # units whose scopes are kept
+_MAX_PREFIXES = 1 << 8  # of names that are left to later runs
+_PREFIX = "p"  # before keys of answers
 
 
 class DebugInfo(Closeable):
@@ -58,6 +60,7 @@ class DebugInfo(Closeable):
         self.name = files.name
         self._files = files
         self._scopes: dict[tuple[int, int], Scopes] = {}
+        self._prefixes = 0  # that were found
         self._convert = Converter(files.name, self._qualified, self.definition)
         elf = files.elf
         self.btf = DwarfTypes(
@@ -143,7 +146,7 @@ class DebugInfo(Closeable):
         typed = fn.first(die, At.TYPE)
         target = None if typed is None else typed.target(At.TYPE)
         returns = self.btf.id_of(target) if target or not typed else self.btf.unknown
-        name, language = self._function_name(position, die) or symbol, fn.language_of(die)
+        name, language = self._qualified(die) or symbol, fn.language_of(die)
         line = fn.first(die, At.DECL_LINE)
         return FunctionDebug(
             name,
@@ -158,9 +161,6 @@ class DebugInfo(Closeable):
             address,
             position.unit,
         )
-
-    def _function_name(self, position: DiePosition, die: Die) -> str:
-        return self._function_search.name(position, lambda: self._qualified(die))
 
     def _file(self, die: Die) -> str:
         from usdt.dwarf.lines.line_program import file_name  # noqa: PLC0415 - only for functions
@@ -214,7 +214,6 @@ class DebugInfo(Closeable):
             around=self._function_search.around,
             die=self._die,
             qualified=self._qualified,
-            function_name=self._function_name,
         )
 
     @functools.cached_property
@@ -415,7 +414,24 @@ class DebugInfo(Closeable):
         last, name = die, ""
         for one in die.origins():
             last, name = one, name or one.text()
-        return f"{self._scopes_of(last.unit).prefix(last.at)}{name}" if name else ""
+        return f"{self._prefix(last)}{name}" if name else ""
+
+    def _prefix(self, die: Die) -> str:
+        # To read it takes longer than to follow an answer to the entry: later runs are told it.
+        unit, answers = die.unit, self._files.answers
+        scopes = self._scopes_of(unit)
+        if scopes.is_flat:
+            return ""
+        key = f"{_PREFIX}{unit.header.at + die.at:x}"
+        is_kept = unit.file is self._files.main and not self._files.missing_file
+        row = answers.get(key) if is_kept else None
+        if row is not None and len(row) == 1:
+            return row[0]
+        found = scopes.prefix(die.at)
+        if is_kept and self._prefixes < _MAX_PREFIXES:
+            self._prefixes += 1
+            answers.put(key, found)
+        return found
 
     def _scopes_of(self, unit: Unit) -> Scopes:
         key = (id(unit.file), unit.header.at)
@@ -424,6 +440,8 @@ class DebugInfo(Closeable):
             if len(self._scopes) >= _MAX_SCOPES:
                 self._scopes.clear()
             found = self._scopes[key] = Scopes(unit, functools.partial(self._signed_name, unit))
+            if not found.is_flat:
+                self._files.answers.note_cost(0, unit.header.end - unit.header.at)
         return found
 
     def _signed_name(self, unit: Unit, at: int) -> str:

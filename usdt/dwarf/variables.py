@@ -56,7 +56,6 @@ class VariableFinder:
         around: returns the position of the function around an address.
         die: returns the entry at a position.
         qualified: returns the qualified name of an entry.
-        function_name: the same of a function at a position, kept for later runs.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class VariableFinder:
         around: Callable[[int], DiePosition | None],
         die: Callable[[DiePosition], Die],
         qualified: Callable[[Die], str],
-        function_name: Callable[[DiePosition, Die], str],
     ) -> None:
         self._files = files
         self._variables = known
@@ -76,7 +74,6 @@ class VariableFinder:
         self._types = types
         self._die = die
         self._qualified = qualified
-        self._function_name = function_name
         self._of_units: dict[tuple[int, int], dict[str, list[int]]] = {}
         self._scopes: dict[int, _Scope] = {}
         self._known: dict[str, bool] = {}
@@ -135,9 +132,7 @@ class VariableFinder:
             return _Scope(None, (), ("",))
         function = self._die(found)
         units = {_key(one.unit): one.unit for one in function.origins()}
-        return _Scope(
-            function, tuple(units.values()), _prefixes(self._function_name(found, function))
-        )
+        return _Scope(function, tuple(units.values()), _prefixes(self._qualified(function)))
 
     def _local(self, name: str, function: Die) -> VariableDebug | None:
         # A static variable of the function. An instance has an address, its origin may have none.

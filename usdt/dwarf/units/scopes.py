@@ -39,6 +39,9 @@ class Scopes:
         unit: the unit.
         signed_name: returns, for the position of an entry that refers to a type unit, the name in
             that unit; "" for other entries.
+
+    Attributes:
+        is_flat: True in languages without scopes.
     """
 
     def __init__(self, unit: Unit, signed_name: Callable[[int], str] = lambda _: "") -> None:
@@ -47,11 +50,11 @@ class Scopes:
         self._below: dict[int, array[int]] = {}  # entry → positions of its children
         self._names: dict[int, str] = {}
         language = unit.integer(unit.root, At.LANGUAGE, 0) or 0
-        self._flat = language in PLAIN_LANGUAGES
+        self.is_flat = language in PLAIN_LANGUAGES
 
     def prefix(self, at: int) -> str:
         """Return the qualification of the entry at a position: "" or "a::b::"."""
-        if self._flat:
+        if self.is_flat:
             return ""
         names, _ = self._descend(self._unit.root, at)
         return _joined(names)
