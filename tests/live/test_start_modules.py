@@ -19,12 +19,15 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
 print(*sorted(sys.modules))
 """
 UNUSED = (
+    "array",
     "dataclasses",
     "elftools",
     "encodings.ascii",
     "fnmatch",
     "heapq",
     "json",
+    "math",
+    "signal",
     "usdt.btf.reader",
     "usdt.cpython.layouts",
     "usdt.dwarf.info",
@@ -56,7 +59,13 @@ UNUSED = (
     "usdt.engine.run.protocols",
 )
 # Without uprobe_multi, many sites may be an event of tracefs.
-UNUSED_NOW = ("pathlib", "usdt.bpf.kprobes", "usdt.bpf.objects", "usdt.tracefs.uprobe_event")
+UNUSED_NOW = (
+    "fcntl",
+    "pathlib",
+    "usdt.bpf.kprobes",
+    "usdt.bpf.objects",
+    "usdt.tracefs.uprobe_event",
+)
 # Where no older feature need be tried.
 UNUSED_NOW_WITH_SESSIONS = ("usdt.btf.writer",)
 UNUSED_WITHOUT_ITEMS = (

@@ -221,7 +221,7 @@ class Machine:
     def _get_current_task_btf(self) -> int:
         offsets = task_offsets()
         assert offsets is not None
-        self._areas[_TASK] = task = bytearray(max(offsets) + 16)
+        self._areas[_TASK] = task = bytearray(max(offsets.comm, offsets.pid, offsets.tgid) + 16)
         struct.pack_into("16s", task, offsets.comm, self.comm)
         struct.pack_into("=I", task, offsets.pid, self.thread)
         struct.pack_into("=I", task, offsets.tgid, self.process)

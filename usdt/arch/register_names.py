@@ -8,7 +8,6 @@ names only for its sixteen general registers.
 from __future__ import annotations
 
 import functools
-import re
 
 from usdt.arch.pt_regs import saved_registers
 
@@ -16,7 +15,6 @@ __all__ = ("KERNEL_NAMES", "register_offsets")
 
 _X86 = {f"r{name}": name for name in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp", "ip")}
 _X86 |= {"orig_rax": "orig_ax", "eflags": "flags"}
-_NUMBERED = re.compile(r"r[0-9]+")
 _POWER = {f"r{number}": f"gpr{number}" for number in range(32)} | {"orig_r3": ""}
 _MIPS = {f"${number}": f"r{number}" for number in range(32)}
 _MIPS |= {"status": "c0_status", "badvaddr": "c0_badvaddr", "cause": "c0_cause", "epc": "c0_epc"}
@@ -48,7 +46,7 @@ def register_offsets(machine: str) -> dict[str, int]:
     """
     saved = saved_registers(machine)
     if machine == "i386":  # which has the names of x86-64 there, but not all of its registers
-        saved = {name: at for name, at in saved.items() if not _NUMBERED.fullmatch(name)}
+        saved = {name: at for name, at in saved.items() if not name[1:].isdecimal()}
     names = {_in_assembler(name, machine): offset for name, offset in saved.items()}
     kernels = KERNEL_NAMES.get(machine, {})
     for name, offset in saved.items():

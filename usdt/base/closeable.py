@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from typing import Self
 
@@ -66,6 +65,8 @@ class FD(Closeable):
 
     def __init__(self, number: int) -> None:
         if number == 0:
+            import fcntl  # noqa: PLC0415 - rarely needed, and a library of its own
+
             number = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
             os.close(0)
         self.number = number

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-__all__ = ("UNITS", "duration_text", "nanoseconds")
+__all__ = ("FOREVER", "UNITS", "duration_text", "nanoseconds")
+
+FOREVER = float("inf")  # as math.inf, whose module is a library of its own, 0.3 ms of a start
 
 #: Unit → nanoseconds.
 UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}

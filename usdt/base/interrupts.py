@@ -11,20 +11,20 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    import signal as _signal
+    import signal as signals
     from types import FrameType
 else:
-    import _signal  # signal makes enums of all its numbers, which takes 0.5 ms
+    import _signal as signals  # signal makes enums of all its numbers, which takes 0.5 ms
 
-__all__ = ("interrupted", "note_interrupts")
+__all__ = ("interrupted", "note_interrupts", "signals")
 
 _noted: list[int] = []
 
 
 def note_interrupts() -> None:
     """Note each SIGINT that raises KeyboardInterrupt from now on."""
-    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-        _signal.signal(_signal.SIGINT, _note)
+    if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
+        signals.signal(signals.SIGINT, _note)
         sys.unraisablehook = _report_others
 
 

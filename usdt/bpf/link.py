@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import errno
-import fcntl
 import struct
 from typing import TYPE_CHECKING
 
@@ -334,6 +333,8 @@ def connect_perf_event(event: FD, program: Program, cookie: int | None) -> Link:
 
 
 def _set_program(event: FD, program: Program) -> Link:
+    import fcntl  # noqa: PLC0415 - for kernels before 5.15
+
     try:
         fcntl.ioctl(event.fileno(), _SET_BPF, program.fd.fileno())
         fcntl.ioctl(event.fileno(), _ENABLE, 0)

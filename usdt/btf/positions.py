@@ -7,7 +7,6 @@ because finding those of some 150,000 records takes a large part of a short comm
 from __future__ import annotations
 
 import re
-from array import array
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import BtfError
@@ -16,6 +15,7 @@ from usdt.btf.format import kind_of
 
 if TYPE_CHECKING:
     import mmap
+    from array import array
     from collections.abc import Iterator, Sequence
 
     #: Kind of a record → bytes after its first 12: once, and per item.
@@ -78,6 +78,8 @@ def record_positions(words: Sequence[int], sizes: Sizes, first: int, name: str) 
     if at > end:
         type_id = first + len(positions) - 1
         raise BtfError(f"{name}: BTF type {type_id} is cut off at the end of the types")
+    from array import array  # noqa: PLC0415 - a library of its own, and most look for one word
+
     return array("I", positions)
 
 

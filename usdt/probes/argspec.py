@@ -24,10 +24,11 @@ MAX_SIZE_DIGITS = 9
 
 BRACKETS = frozenset("([,")  # a blank inside an operand follows one of these
 # Blanks that separate nothing: "-4 @ -20 ( %rbp )" is "-4@-20(%rbp)". A size ends at its "@"; a
-# bracket opens after a number or a symbol that follows an "@".
-AROUND_AT = re.compile(r"(?<![^ ])(-?[0-9]{1,9}f?)(?: +@ *|@ +)(?=[^ ])(?!-?[0-9]{1,9}f? *@)")
-BEFORE_BRACKET = re.compile(r"(@[^ @(\[%$]+) +(?=\()")
-INSIDE_BRACKETS = re.compile(r"(?<=[(\[]) +|(?<! ) +(?=[)\]])")
+# bracket opens after a number or a symbol that follows an "@". Few strings have any: these are
+# compiled when they are first used.
+AROUND_AT = r"(?<![^ ])(-?[0-9]{1,9}f?)(?: +@ *|@ +)(?=[^ ])(?!-?[0-9]{1,9}f? *@)"
+BEFORE_BRACKET = r"(@[^ @(\[%$]+) +(?=\()"
+INSIDE_BRACKETS = r"(?<=[(\[]) +|(?<! ) +(?=[)\]])"
 BLANKS = dict.fromkeys(map(ord, "\t\n\v\f\r"), " ")
 
 
@@ -60,11 +61,11 @@ def split_arguments(args: str, *, commas: bool = False) -> tuple[str, ...]:
 def without_blanks(args: str) -> str:
     """Remove the blanks around ``@`` and inside of brackets, which libbpf allows."""
     if " @" in args or "@ " in args:
-        args = AROUND_AT.sub(r"\1@", args)
+        args = re.sub(AROUND_AT, r"\1@", args)
     if " (" in args:
-        args = BEFORE_BRACKET.sub(r"\1", args)
+        args = re.sub(BEFORE_BRACKET, r"\1", args)
     if "( " in args or " )" in args or "[ " in args or " ]" in args:
-        args = INSIDE_BRACKETS.sub("", args)
+        args = re.sub(INSIDE_BRACKETS, "", args)
     return args
 
 

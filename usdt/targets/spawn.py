@@ -31,7 +31,6 @@ import contextlib
 import errno
 import os
 import select
-import signal
 import stat
 import threading
 import time
@@ -41,6 +40,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from usdt.base.closeable import Closeable
 from usdt.base.errors import ElfError, SyscallError, TargetError
 from usdt.base.frozen import frozen
+from usdt.base.interrupts import signals
 from usdt.engine.run.options import split_command
 from usdt.procfs.mapped_files import MappedFile, executable_of, file_identity
 from usdt.procfs.process import open_pidfd
@@ -70,7 +70,7 @@ _MAX_GUESSES = 64  # tokens that are looked up as programs
 _NO_USER = 1 << 16  # in place of an errno: the child could not become the user
 _NOT_FOUND = 127  # the exit code of shells for a command that cannot be executed
 # Signals that Python ignores or handles; reset to their default in the command.
-_DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+_DEFAULTS = (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGINT)
 
 
 class StoppedCommand(Closeable):
@@ -207,7 +207,7 @@ class StoppedCommand(Closeable):
                 time.sleep(min(left, 0.01))
         return self.exit_code
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
+    def kill(self, number: int = signals.SIGKILL) -> None:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
@@ -216,7 +216,7 @@ class StoppedCommand(Closeable):
         """Send it SIGTERM, once; return its exit code, or None if it has not ended in time."""
         if self.poll() is None and not self._termination_sent:
             self._termination_sent = True
-            self.kill(signal.SIGTERM)
+            self.kill(signals.SIGTERM)
             self.wait(TERMINATION_SECONDS)
         return self.exit_code
 
@@ -341,14 +341,14 @@ class _Start:
 def _child(start: _Start, go: int, status: int) -> NoReturn:
     # Runs in the forked child and never returns.
     try:
-        start.bind(signal.SIGTERM)
+        start.bind(signals.SIGTERM)
         if not os.read(go, 1):
             os._exit(_NOT_FOUND)  # the parent is gone
         for number in _DEFAULTS:
-            signal.signal(number, signal.SIG_DFL)
+            signals.signal(number, signals.SIG_DFL)
         if start.user is not None:
             _become(start.user)
-            start.bind(signal.SIGTERM)  # the kernel forgets it with the IDs
+            start.bind(signals.SIGTERM)  # the kernel forgets it with the IDs
         _execute(start)
     except OSError as err:
         os.write(status, str(err.errno or errno.EINVAL).encode())

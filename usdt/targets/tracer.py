@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from usdt.base.closeable import Closeable
+from usdt.base.durations import FOREVER
 from usdt.base.errors import LanguageError, ProbeNotFound, TargetError, TracingError
 from usdt.base.frozen import frozen
 from usdt.base.text import plural
@@ -226,7 +226,7 @@ class Tracer(Closeable):
         finders = [finder for finder, _ in searched]
         self._finders += finders
         limit = self._library_timeout
-        deadline = math.inf if limit is None else time.monotonic() + limit
+        deadline = FOREVER if limit is None else time.monotonic() + limit
         self._missing.append(_Missing(finders, deadline))
         self.notices += self._quirks.take()
 

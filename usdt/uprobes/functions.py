@@ -13,7 +13,7 @@ from usdt.base.text import closest, most_alike, plural
 from usdt.elf.file import ElfFile
 from usdt.elf.format import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT
 from usdt.elf.symbol_tables import SymbolTables
-from usdt.engine.language.pattern import SOURCE_LINE
+from usdt.engine.language.pattern import source_line
 from usdt.uprobes.instruction_boundary import boundary_problem
 from usdt.uprobes.name_patterns import (
     bare_name,
@@ -102,8 +102,8 @@ class FunctionFile(Closeable):
         name = literal_of(pattern)
         if name is not None and _ADDRESS.fullmatch(name):
             return self._drop_unsafe([self._at(int(name, 16))])
-        if name is not None and (line := SOURCE_LINE.fullmatch(name)) is not None:
-            return self._drop_unsafe(self._at_line(line[1], int(line[2]), name))
+        if name is not None and (line := source_line(name)) is not None:
+            return self._drop_unsafe(self._at_line(*line, name))
         if pattern.endswith(INLINED):
             pattern = pattern.removesuffix(INLINED)
             return self._drop_unsafe(self._with_inlined(pattern, literal_of(pattern)))

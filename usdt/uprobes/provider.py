@@ -12,7 +12,7 @@ from usdt.base.frozen import replace
 from usdt.base.machine import KERNEL_MACHINE
 from usdt.engine.compiler.arguments import known_names
 from usdt.engine.language.needs_types import needs_members, needs_types, untyped_names
-from usdt.engine.language.pattern import SOURCE_LINE
+from usdt.engine.language.pattern import source_line
 from usdt.engine.language.tree import ALL_ARGUMENTS, Name, names_in, walk
 from usdt.engine.runtime.attach.attach_points import AttachPoint
 from usdt.uprobes.arguments import (
@@ -64,7 +64,7 @@ class FunctionRequest:
     ) -> None:
         if text.path is None:
             name = text.name if ":" not in text.name else "FUNCTION"
-            name = "SOURCE:LINE" if SOURCE_LINE.fullmatch(text.name) else name
+            name = "SOURCE:LINE" if source_line(text.name) else name
             raise LanguageError(
                 text.text,
                 0,
@@ -109,7 +109,7 @@ class FunctionRequest:
     def _report_inlined(self, file: FunctionFile) -> None:
         # Calls of inlined copies are no calls of the function: say that they are not seen.
         name = self.text.name
-        if INLINED in name or SOURCE_LINE.fullmatch(name) or "+" in name or name.startswith("0x"):
+        if INLINED in name or source_line(name) or "+" in name or name.startswith("0x"):
             return
         try:
             copies = file.inlined_copies(name)

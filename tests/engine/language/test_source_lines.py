@@ -6,6 +6,7 @@ import pytest
 
 from usdt.base.errors import LanguageError
 from usdt.engine.language import parse_probe
+from usdt.engine.language.pattern import source_line
 
 _LINES = [
     ("uprobe:/x:a.c:12", "/x", "a.c:12", "a line of a file"),
@@ -42,3 +43,21 @@ def test_a_line_is_a_number_behind_a_source_file(
 def test_what_is_no_source_line_is_refused(text: str, reason: str) -> None:
     with pytest.raises(LanguageError, match=r"^" + reason.replace("*", r"\*")):
         parse_probe(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("a.c:12", ("a.c", 12), id="a line"),
+        pytest.param("a:b.c:007", ("a:b.c", 7), id="a colon in the file"),
+        pytest.param("ns::3", ("ns:", 3), id="two colons"),
+        pytest.param(":12", None, id="no file"),
+        pytest.param("a.c:", None, id="no number"),
+        pytest.param("a.c:1\u0663", None, id="a digit of another script"),
+        pytest.param("a.c:-1", None, id="a sign"),
+        pytest.param("a\nb:1", None, id="a line break"),
+        pytest.param("main", None, id="a function"),
+    ],
+)
+def test_the_file_and_the_number_of_a_line(name: str, expected: tuple[str, int] | None) -> None:
+    assert source_line(name) == expected

@@ -7,11 +7,11 @@ half a second. Whoever writes results or messages calls :func:`clear` before.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
+from usdt.base.durations import FOREVER
 from usdt.base.terminal.look import terminal_size
 from usdt.base.text import printable
 
@@ -31,7 +31,7 @@ class _Line:
     # The only line of this process.
     stream: TextIO | None = None
     due = 0.0  # when the next report is shown, as time.monotonic(); 0 before the first report
-    ended = math.inf  # when the last work ended
+    ended = FOREVER  # when the last work ended
     shown = False
 
 
@@ -58,7 +58,7 @@ def report(what: str, done: int = 0, total: int = 0) -> None:
     now = time.monotonic()
     if not _Line.due or now - _Line.ended > _PATIENCE:
         _Line.due = now + _PATIENCE
-    _Line.ended = math.inf
+    _Line.ended = FOREVER
     if now >= _Line.due:
         _Line.due = now + _PAUSE
         _draw(_Line.stream, what, done, total)

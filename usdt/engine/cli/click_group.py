@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
-import select
 import sys
 from importlib import import_module
 from io import FileIO, StringIO, TextIOWrapper
@@ -275,8 +273,8 @@ class Seconds(click.FloatRange):
         try:
             seconds = float(value)
         except ValueError:
-            seconds = math.nan
-        if math.isnan(seconds):
+            seconds = float("nan")
+        if seconds != seconds:  # noqa: PLR0124 - not a number
             self.fail(f"{value!r} is not a duration; write 500us, 10ms, 1.5s, 2m or seconds.")
         return float(super().convert(seconds, param, ctx))
 
@@ -403,6 +401,8 @@ class _Messages(FileIO):
             while view:
                 written = super().write(view)
                 if written is None:  # another user of the terminal made it non-blocking
+                    import select  # noqa: PLC0415 - rare
+
                     select.select([], [self], [])
                 view = view[written or 0 :]
         return size

@@ -7,15 +7,14 @@ losses and the closing line.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
-from usdt.base.durations import duration_text
+from usdt.base.durations import FOREVER, duration_text
 from usdt.base.errors import TracingError, VerifierError
 from usdt.base.frozen import replace
+from usdt.base.interrupts import signals
 from usdt.bpf.capabilities import missing_capabilities, privilege_hint
 from usdt.engine.cli.click_group import plural, say, warn
 from usdt.engine.output.output_file import OutputFile
@@ -169,9 +168,9 @@ class _ChildrenHint:
     def look(self, *, ended: bool = False) -> None:
         if not ended and time.monotonic() < self._due:
             return
-        if self._due == math.inf:
+        if self._due == FOREVER:
             return
-        self._due = math.inf
+        self._due = FOREVER
         note = "" if self._results.hits() else self._targets.children_note()
         if note:
             say(note)
@@ -225,7 +224,7 @@ def _end(command: SpawnedCommand) -> int:
     code = command.end()
     if code is None:
         say(f"the command (process {command.pid}) has not ended after SIGTERM and goes on")
-        return 128 + signal.SIGTERM
+        return 128 + signals.SIGTERM
     return code
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdt.base.durations import FOREVER
 from usdt.base.frozen import replace
 from usdt.base.terminal.look import PLAIN, look_of
 from usdt.engine.cli.click_group import say
@@ -168,7 +168,7 @@ class PrintJob:
 
     def take(self, batch: list[str] | Lines) -> bool:
         """Write lines; return True once -n is reached."""
-        limit = self._options.run.count or math.inf
+        limit = self._options.run.count or FOREVER
         if self._events + lines_in(batch) > limit:
             left = int(limit) - self._events
             batch = batch.first(left) if isinstance(batch, Lines) else batch[:left]
@@ -185,7 +185,7 @@ class PrintJob:
 
     def until_tick(self) -> float:
         """Return infinity: there is no periodic work."""
-        return math.inf
+        return FOREVER
 
     def hits(self) -> int:
         """Return the number of events so far."""

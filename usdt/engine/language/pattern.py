@@ -22,10 +22,7 @@ from usdt.base.frozen import frozen, replace
 from usdt.engine.language.tokens import STRING, quotable, string_value
 from usdt.engine.language.tree import BUILTINS, ProbeKind
 
-#: A source line as the name of a probe: source file, number of the line.
-SOURCE_LINE = re.compile(r"(.+):([0-9]+)")
-
-__all__ = ("SOURCE_LINE", "Pattern", "find_items", "read_pattern", "written_kind")
+__all__ = ("Pattern", "find_items", "read_pattern", "source_line", "written_kind")
 
 _KINDS = frozenset(get_args(ProbeKind))
 # The maximum number of separating colons after the kind.
@@ -100,6 +97,14 @@ def _masked(text: str) -> str:
     return _quoted_pattern().sub(lambda found: "q" * len(found[0]), text)
 
 
+def source_line(name: str) -> tuple[str, int] | None:
+    """Return the source file and the number of the line that a probe's name means, if it does."""
+    file, _, number = name.rpartition(":")
+    if not file or "\n" in file or not (number.isascii() and number.isdecimal()):
+        return None
+    return file, int(number)
+
+
 def find_items(text: str) -> tuple[int, int]:
     """Return the columns of the two parentheses around the items.
 
@@ -118,10 +123,10 @@ def find_items(text: str) -> tuple[int, int]:
         return len(text), len(text)
     open_columns: list[int] = []
     closed = -1
-    for found in re.finditer(r"[()]", masked):
-        if found[0] == "(":
-            open_columns.append(found.start())
-        else:
+    for column, letter in enumerate(masked):
+        if letter == "(":
+            open_columns.append(column)
+        elif letter == ")":
             closed = open_columns.pop() if open_columns else -1
     if closed < 0:
         raise LanguageError(text, last, "found ')', but nothing is open that it would close")
@@ -233,16 +238,17 @@ def _part(text: str, masked: str, kind: ProbeKind, start: int, end: int) -> str:
     if start == end:
         found = f"found {quotable(text[end])}" if end < len(text) else "found the end"
         raise LanguageError(text, end, f"{found} where a name belongs: expected {_USAGE[kind]}")
-    odd = re.compile(r"[\s()]").search(masked, start, end)
+    columns = range(start, end)
+    odd = next((at for at in columns if masked[at] in "()" or masked[at].isspace()), None)
     if odd is None:
         return _unquoted(text, start, end, escape=True)
-    if odd[0] == "(":
-        raise _stray_parenthesis(text, masked, odd.start())
-    if odd[0] == ")":
+    if masked[odd] == "(":
+        raise _stray_parenthesis(text, masked, odd)
+    if masked[odd] == ")":
         reason = "found ')', but nothing is open that it would close"
     else:
         reason = "found a blank in a name: expected '(' before items, or the name in double quotes"
-    raise LanguageError(text, odd.start(), reason)
+    raise LanguageError(text, odd, reason)
 
 
 def _stray_parenthesis(text: str, masked: str, column: int) -> LanguageError:
@@ -262,6 +268,8 @@ def _stray_parenthesis(text: str, masked: str, column: int) -> LanguageError:
 
 def _unquoted(text: str, start: int, end: int, *, escape: bool) -> str:
     # Decode quoted pieces. With ``escape``, fnmatch takes them literally.
+    if '"' not in text:
+        return text[start:end]
     pieces: list[str] = []
     at = start
     for found in re.compile(STRING, re.DOTALL).finditer(text, start, end):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 import sys
-from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, assert_never, runtime_checkable
 
@@ -291,6 +290,8 @@ class BadRecord(TracingError, ValueError):  # noqa: N818 - the name states the e
 
 def swapped_words(data: bytes) -> memoryview:
     """Return the bytes with the byte order of every 32-bit word reversed."""
+    from array import array  # noqa: PLC0415 - for recordings of other machines
+
     words = array("I", data)
     words.byteswap()
     return memoryview(words).cast("B")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import signal
 import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from usdt.base.interrupts import interrupted
+from usdt.base.durations import FOREVER
+from usdt.base.interrupts import interrupted, signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +69,7 @@ class StopSignals:
         self.requested = False
         self.signalled = False
         self._wake = wake
-        self._first = -math.inf  # time.monotonic() of the first signal
+        self._first = -FOREVER  # time.monotonic() of the first signal
         self._previous: list[tuple[int, Any]] = []
 
     def request(self) -> None:
@@ -78,23 +77,23 @@ class StopSignals:
         self.requested = True
 
     def __enter__(self) -> Self:
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            numbers.append(signal.SIGHUP)
-        self._previous = [(number, signal.signal(number, self._handle)) for number in numbers]
+        numbers = [signals.SIGINT, signals.SIGTERM]
+        if signals.getsignal(signals.SIGHUP) is not signals.SIG_IGN:
+            numbers.append(signals.SIGHUP)
+        self._previous = [(number, signals.signal(number, self._handle)) for number in numbers]
         if interrupted():  # Python may have dropped it
             self.requested = self.signalled = True
         return self
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._previous:
-            signal.signal(number, handler)
+            signals.signal(number, handler)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if not self.requested:
             self._first = now
-        elif number != signal.SIGHUP and now > self._first + _SAME_REQUEST:
+        elif number != signals.SIGHUP and now > self._first + _SAME_REQUEST:
             raise KeyboardInterrupt
         self.requested = self.signalled = True
         self._wake()
@@ -124,7 +123,7 @@ def run_loop(
     Returns:
         The closing line.
     """
-    deadline = math.inf if duration is None else max(since, time.monotonic()) + duration
+    deadline = FOREVER if duration is None else max(since, time.monotonic()) + duration
     enough = False
     while not (enough or stop.requested or targets.ended):
         left = deadline - time.monotonic()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from usdt.arch.locations import CurrentTask
+from usdt.base.frozen import frozen
 from usdt.bpf._uapi import Helper
 from usdt.bpf.asm.insn import R0, R1, R2, R9, Alu
 from usdt.bpf.features import have_loops, links_filter_processes, takes_loads_from_task
@@ -30,7 +31,8 @@ __all__ = (
 _SIZE = 16  # TASK_COMM_LEN, with the NUL
 
 
-class TaskOffsets(NamedTuple):
+@frozen
+class TaskOffsets:
     """Offsets in struct task_struct: of the name, and of the IDs of the thread and the process."""
 
     comm: int
@@ -140,5 +142,5 @@ def task_offsets() -> TaskOffsets | None:
     # __set_task_comm") it has remains of longer names behind its NUL; bpf_loop() is as old. What
     # most traces have asked already is newer.
     padded = links_filter_processes() or have_loops()
-    found = member_offsets("task_struct", *TaskOffsets._fields) if padded else None
+    found = member_offsets("task_struct", "comm", "pid", "tgid") if padded else None
     return TaskOffsets(*found) if found and takes_loads_from_task(found[0]) else None
