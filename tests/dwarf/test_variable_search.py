@@ -15,6 +15,7 @@ from usdt.dwarf.index.type_search import NotSearchable, TypeSearch
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units import answers
 from usdt.elf.file import ElfFile
+from usdt.elf.symbol_table import SymbolTable
 from usdt.elf.symbol_tables import SymbolTables
 from usdt.uprobes.name_patterns import closest_path
 
@@ -271,6 +272,10 @@ def test_large_files_are_not_searched_for_constants_of_other_files(
         assert None not in _meanings(program, (name,), functions).values()
     monkeypatch.setattr(TypeSearch, "units_with_variables", None)  # nothing is searched
     large = _meanings(program, ("depth", "hidden", "absent"), functions)
+    monkeypatch.setattr(answers, "_MIN_COST", 0)
+    assert _meanings(program, ("depth", "hidden", "absent"), functions) == large
+    monkeypatch.setattr(SymbolTable, "variables", None)  # what an earlier run found is kept
+    assert _meanings(program, ("depth", "hidden", "absent"), functions) == large
     lost = {key for key, found in large.items() if (found is None) != (small[key] is None)}
     assert lost == {("depth", "main"), ("hidden", "main")}
 

@@ -34,7 +34,7 @@ __all__ = ("KnownVariables", "VariableSearch")
 _MAX_PLACES = 8  # addresses that are searched at once
 _MAX_NEAR = 32  # names that are compared with a misspelled one
 _BY_NAME = "~"  # before names that were searched as bytes, among the answers
-_NEAR = "?"  # before misspelled names there
+_NEAR, _IMPORTED = "?", "i"  # before misspelled names and those of symbols there
 _RUST_HASH = "17h"  # in symbols of older Rust
 _ABI_TAG = "[abi:"  # in names of C++ with a tag, which debug information leaves out
 _TAGS = (Tag.VARIABLE, Tag.MEMBER)
@@ -89,7 +89,12 @@ class VariableSearch:
 
     def is_imported(self, name: str) -> bool:
         """Return True if the file refers to a symbol of a name that another file may define."""
-        return self._symbols is not None and any(self._symbols.variables(name))
+        kept = self._files.answers.get(f"{_IMPORTED}{name}")
+        if kept is not None:
+            return bool(kept)
+        found = self._symbols is not None and any(self._symbols.variables(name))
+        self._files.answers.put(f"{_IMPORTED}{name}", *("1",) * found)
+        return found
 
     @property
     def is_large(self) -> bool:
