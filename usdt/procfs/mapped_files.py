@@ -193,6 +193,8 @@ def file_identity(path: str) -> FileId:
     try:
         with open(path, "rb") as file:
             found = os.fstat(file.fileno())
+            if not found.st_size:
+                raise TargetError(f"{path}: empty file, not an ELF file")
             before = set(read_bytes("/proc/self/maps").split(b"\n"))
             with mmap.mmap(file.fileno(), 1, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ):
                 after = read_bytes("/proc/self/maps").split(b"\n")

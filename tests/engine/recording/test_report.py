@@ -31,6 +31,7 @@ from recordings import (
     whole,
 )
 
+from usdt.base.errors import TargetError
 from usdt.bpf.rings.ringbuf import BUSY, DISCARD
 from usdt.engine.output.decode import Decoder
 from usdt.engine.output.formatters.event import EventFormatter
@@ -39,6 +40,7 @@ from usdt.engine.output.formatters.text import FoldedFormatter, TextFormatter
 from usdt.engine.recording.blocks import MAGIC, RecordingError
 from usdt.engine.recording.description import Closing, dump
 from usdt.engine.recording.processes import RecordedStacks
+from usdt.engine.recording.reader import Reader
 from usdt.engine.recording.spans import ChromeFormatter, Spans
 from usdt.engine.recording.tables import CsvFormatter, columns_of
 from usdt.engine.runtime.session import Lost
@@ -155,6 +157,13 @@ def test_a_recording_cut_at_any_byte_reads() -> None:
         assert [line for batch in recording.replay(JsonFormatter()) for line in batch] == lines
         assert (recording.cut, recording.records) == (-1, 7)
         assert recording.closing is not None
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    # The first page of a process is nowhere, and reading it an error of the device.
+    with pytest.raises(TargetError) as caught:
+        Reader.open("/proc/self/mem")
+    assert str(caught.value) == "/proc/self/mem: cannot be read: Input/output error"
 
 
 def test_a_survey_of_a_recording_cut_at_any_byte() -> None:

@@ -78,7 +78,7 @@ class Reader(Closeable):
         """Open a recording by its path; "-" is standard input.
 
         Raises:
-            TargetError: the file cannot be opened.
+            TargetError: the file cannot be opened or read.
             RecordingError: the file is not a recording.
         """
         if path == "-":
@@ -113,6 +113,7 @@ class Reader(Closeable):
 
         Raises:
             RecordingError: the recording is damaged; the records before the damage were yielded.
+            TargetError: the file cannot be read any more.
         """
         if self.header is None:
             return
@@ -157,6 +158,8 @@ class Reader(Closeable):
             read_magic(self._stream, self._name)
             self._position = len(MAGIC)
             block = read_block(self._stream)
+        except OSError as err:
+            raise self._unreadable(err) from err
         except CutError as err:
             self.cut = self._position + err.size
             return
@@ -185,6 +188,8 @@ class Reader(Closeable):
                         self.cut = self._position
                     return
                 self._check(block, skip_data=skip_data)
+            except OSError as err:
+                raise self._unreadable(err) from err
             except CutError as err:
                 if self.closing is not None:
                     raise self._damaged(_behind()) from err
@@ -240,6 +245,9 @@ class Reader(Closeable):
         # Returns the complete records of a truncated block.
         size, records = self._tally(rest[: len(rest) & ~7])
         return Block(DATA, rest[:size], records) if size > 0 else None
+
+    def _unreadable(self, why: OSError) -> TargetError:
+        return TargetError(f"{self._name}: cannot be read: {why.strerror}")
 
     def _damaged(self, why: Exception) -> RecordingError:
         return RecordingError(f"{self._name}: damaged at byte {self._position}: {why}")
