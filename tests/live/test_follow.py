@@ -230,7 +230,7 @@ def test_a_program_that_the_command_mentions_is_traced_at_once(words: str, tmp_p
 def _last_round(fixture: Fixture, tool: Tool, probe: str) -> tuple[Any, list[dict[str, Any]]]:
     # What the last round fired of a probe that the tool finds by itself, and all that was traced.
     fire_until_traced(fixture, tool, probe)
-    assert [line for line in tool.errors if "library loaded; now tracing" in line]
+    tool.wait_error("library loaded; now tracing")
     before = len(fixture.hits)
     fixture.fire()
     expected = [hit for hit in fixture.hits[before:] if hit["probe"] == probe]
