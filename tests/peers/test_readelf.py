@@ -233,10 +233,21 @@ def notes_in_order(path: Path) -> list[Row]:
         ]
 
 
+class Peer(ELFFile):
+    """pyelftools, with segments parsed once: it parses all of them again for each address."""
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[Any, ...]:
+        return tuple(super().iter_segments("PT_LOAD"))
+
+    def iter_segments(self, type: str | None = None) -> Iterator[Any]:  # noqa: A002 - its name
+        return iter(self._loaded) if type == "PT_LOAD" else super().iter_segments(type)
+
+
 def check_places(path: Path, nop: bytes) -> None:
     """Each site is a nop where pyelftools finds its address; each semaphore is there and 0."""
     with path.open("rb") as stream:
-        peer = ELFFile(stream)
+        peer = Peer(stream)
         for probe in read_probes(path).probes:
             for site in probe.sites:
                 assert site.dead is None
