@@ -53,22 +53,25 @@ MISSPELLED = [
 ]
 
 
-@pytest.fixture(params=BUILDS)
-def info(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[DebugInfo]:
-    """The debug information of a program that counts as large and cannot be indexed."""
+@pytest.fixture(params=BUILDS, scope="module")
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program by each compiler."""
     compiler, options = request.param
     need_program(compiler)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "source.cpp").write_text(SOURCE)
+    folder = tmp_path_factory.mktemp("similar")
+    (folder / "source.cpp").write_text(SOURCE)
     command = [compiler, "-g", *options, "source.cpp", "-o", "program"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(command, cwd=folder, check=True, timeout=60)
+    return folder / "program"
+
+
+@pytest.fixture
+def info(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DebugInfo]:
+    """The debug information of a program that counts as large and cannot be indexed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(type_search, "_MIN_LARGE", 0)
     monkeypatch.setattr(index, "build", None)
-    with ElfFile(tmp_path / "program") as elf, DebugInfo.of(elf) as found:
+    with ElfFile(program) as elf, DebugInfo.of(elf) as found:
         yield found
 
 
