@@ -182,6 +182,24 @@ def test_numpy_is_imported_after_many_lines() -> None:
     assert numpy_after(1) is import_numpy()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_numpy_is_imported_for_lines_of_one_thread(threads: int) -> None:
+    # 4096 records are a block: their last one is of another thread if two alternate.
+    hits = [record(struct.pack("=Q", 1), time=SECOND, tid=n % threads) for n in range(2)]
+    shown = python(
+        "import sys\n"
+        f"sys.path[:0] = {sys.path!r}\n"
+        "from planning import EVERY_TYPE, plan\n"
+        "from usdt.engine.output.decode import Decoder\n"
+        "from usdt.engine.output.formatters.json import JsonFormatter\n"
+        "decoder = Decoder(JsonFormatter(), encoded=True)\n"
+        "decoder.add(1, 'p:q', plan('arg7', EVERY_TYPE))\n"
+        f"for _ in decoder.batches({b''.join(hits)!r} * 150_000): pass\n"
+        "print('numpy' in sys.modules)\n"
+    )
+    assert shown.strip() == str(threads == 1)
+
+
 def test_numpy_starts_no_threads_and_leaves_the_environment() -> None:
     shown = python(
         "import os\n"

@@ -217,6 +217,9 @@ class LineTemplate:
     ) -> Lines | None:
         # As _lines(); also None for the records of several contexts, and without numpy.
         if self._arrays is None:
+            last = (count - 1) * self._words * WORD
+            if records[CONTEXT_KEY] != records[last:][CONTEXT_KEY]:
+                return None  # numpy is not imported for threads that alternate
             numpy = numpy_after(count)
             if numpy is None or self._integers is None:
                 return None
