@@ -16,7 +16,6 @@ from itertools import accumulate, chain, compress, count, islice
 from typing import TYPE_CHECKING
 
 from usdt.base.errors import ElfError
-from usdt.base.frozen import frozen
 from usdt.base.text import encoded
 from usdt.elf.format import (
     ELF_STRUCTS,
@@ -37,6 +36,7 @@ from usdt.elf.format import (
     STV_DEFAULT,
     excerpt,
 )
+from usdt.elf.symbol import ElfSymbol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -60,35 +60,8 @@ _MAX_TYPED = 1 << 10  # bytes; nobody misspells longer ones
 _MAX_NAMES = 1 << 20
 _MAX_MATCHES = 1 << 20  # positions of a string table where one name ends a string
 _LAST_ADDRESS = (1 << 64) - 1
+_MAX_ASKED = 4
 _MAX_NESTED = 64  # symbols that may begin between an address and the start of its function
-
-
-@frozen
-class ElfSymbol:
-    """A symbol of code or data.
-
-    Attributes:
-        name: as in the table, without a version.
-        address: link-time address in the file itself; 0 if the symbol is imported.
-        size: in bytes; 0 if unknown.
-        type: STT_….
-        binding: STB_….
-        imported: whether another file defines it.
-        thumb: whether it is Thumb code of 32-bit ARM.
-        local_entry: on 64-bit PowerPC, bytes from the address to the local entry point, which
-            callers in the same file use and callers in other files pass.
-        exported: whether another definition of the name may precede it.
-    """
-
-    name: str
-    address: int
-    size: int
-    type: int
-    binding: int
-    imported: bool = False
-    thumb: bool = False
-    local_entry: int = 0
-    exported: bool = False
 
 
 # Addresses from the first to below the second have the same symbol.
@@ -133,6 +106,7 @@ class SymbolTable:
                 f" at most {_MAX_SYMBOLS} are read"
             )
         self._count = count
+        self._asked = 0  # addresses that were searched without an index
         self._rows = elf.data(section)
         self._string_section = sections[section.link]
         self._strings = elf.data(self._string_section)
@@ -387,6 +361,17 @@ class SymbolTable:
         )
 
     def _rows_at(self, address: int) -> list[_Row]:
+        if (
+            "_index" not in self.__dict__
+            and self._asked < _MAX_ASKED
+            and self._elf.machine != _EM_ARM
+        ):
+            self._asked += 1  # an index costs ten times as much as one search
+            equal = map((address + self._bias).__eq__, self._column("Q" if self._wide else "I", 1))
+            rows = map(self._row, [*compress(count(), equal)])
+            found = [row for row in rows if all(row[:2]) and row[4] not in _NOT_HERE]
+            found = [row for row in found if row[3] & 15 in _CODE_AND_DATA]
+            return found[-_MAX_NESTED - 1 :]
         starts = self._index[0]
         last = bisect.bisect_right(starts, address + self._bias) - 1
         return self._rows_with(last) if last >= 0 and starts[last] == address + self._bias else []
