@@ -154,13 +154,38 @@ def test_values_that_were_not_read(form: Callable[[], Formatter]) -> None:
 
 
 @forms
-@pytest.mark.parametrize("run", [1, LEAST + 1, 3000], ids="{} hits in a row".format)
-def test_threads_that_take_turns(form: Callable[[], Formatter], run: int) -> None:
+@pytest.mark.parametrize("threads", [2, 3, 32], ids="{} threads".format)
+@pytest.mark.parametrize("run", [1, 7, 3000], ids="{} hits in a row".format)
+@pytest.mark.parametrize("items", ["arg7", "comm, arg7"])
+def test_threads_that_take_turns(
+    form: Callable[[], Formatter], run: int, threads: int, items: str
+) -> None:
+    comms = [b"", b"%d%s%", b"caf\xc3\xa9\xff", b"x" * 16, b"plain"]
     hits = [
-        record(struct.pack("=Q", n % 7), time=SECOND + n, tid=n // run % 3, comm=b"thread %d" % n)
-        for n in range(5000)
+        record(
+            struct.pack("=Q", n % 7),
+            time=SECOND + n,
+            tid=10 ** (n // run % threads % 9),
+            cpu=n // run % threads // 9,
+            comm=comms[n // run % threads % 5],
+        )
+        for n in range(4096 + LEAST)
     ]
-    check(form, UNSIGNED, hits, arrays=False)
+    check(form, plan(items, EVERY_TYPE), hits)
+
+
+@given(turns=st.lists(st.integers(0, 40), min_size=1, max_size=60))
+def test_any_turns_of_threads(turns: list[int]) -> None:
+    hits = [
+        record(struct.pack("=Q", n), time=SECOND + n, tid=turns[n % len(turns)])
+        for n in range(LEAST)
+    ]
+    check(FORMS["text"], UNSIGNED, hits, arrays=len({*turns}) <= 32)
+
+
+def test_many_threads() -> None:
+    hits = [record(struct.pack("=Q", n), time=SECOND + n, tid=n % 33) for n in range(2 * LEAST)]
+    check(JsonFormatter, UNSIGNED, hits, arrays=False)
 
 
 def python(source: str) -> str:
@@ -180,24 +205,6 @@ def test_numpy_is_imported_after_many_lines() -> None:
     )
     assert shown.split() == ["False"] * 4 + ["True"] * 4
     assert numpy_after(1) is import_numpy()
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_numpy_is_imported_for_lines_of_one_thread(threads: int) -> None:
-    # 4096 records are a block: their last one is of another thread if two alternate.
-    hits = [record(struct.pack("=Q", 1), time=SECOND, tid=n % threads) for n in range(2)]
-    shown = python(
-        "import sys\n"
-        f"sys.path[:0] = {sys.path!r}\n"
-        "from planning import EVERY_TYPE, plan\n"
-        "from usdt.engine.output.decode import Decoder\n"
-        "from usdt.engine.output.formatters.json import JsonFormatter\n"
-        "decoder = Decoder(JsonFormatter(), encoded=True)\n"
-        "decoder.add(1, 'p:q', plan('arg7', EVERY_TYPE))\n"
-        f"for _ in decoder.batches({b''.join(hits)!r} * 150_000): pass\n"
-        "print('numpy' in sys.modules)\n"
-    )
-    assert shown.strip() == str(threads == 1)
 
 
 def test_numpy_starts_no_threads_and_leaves_the_environment() -> None:

@@ -2,7 +2,8 @@
 
 What all lines of a block have in common is repeated. Then each column of numbers is divided by
 powers of ten, and a table has the digits of what remains, four at a time. A number shorter than the
-longest of its column begins with NULs. At the end these are removed from the whole block.
+longest of its column begins with NULs. At the end these are removed from the whole block. What a
+line shows of its thread is a column of texts where threads alternate.
 
 numpy is an extra. Its import takes as long as some hundred thousand lines without it, so it waits
 for these.
@@ -16,12 +17,13 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from usdt.engine.output.formatters.block_parts import CONTEXT_WORDS
 from usdt.engine.output.wall_clock import TENTH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ("LEAST", "ArrayLines", "Column", "import_numpy", "numpy_after")
+__all__ = ("LEAST", "ArrayLines", "Column", "Contexts", "import_numpy", "numpy_after")
 
 LEAST = 512  # lines of a block for which arrays are worth it
 _MANY = 200_000  # lines; numpy saves as much on some more as its import takes
@@ -29,6 +31,8 @@ _VALUES = re.compile(rb"%[db]")
 _THREADS = "OPENBLAS_NUM_THREADS"
 _FRACTION = 8  # digits of a number below TENTH
 _WORD = 8  # bytes of a number in a record
+_CONTEXTS = 32  # of a block, at most
+_FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 _NARROW = 1 << 32  # numbers below it are divided in half the time
 
 _Array: TypeAlias = Any  # numpy.ndarray: numpy need not be installed
@@ -67,23 +71,43 @@ def numpy_after(lines: int) -> Any:
 
 
 class Column(NamedTuple):
-    """Numbers of eight bytes in records.
+    """Numbers of eight bytes in records, or texts of their contexts.
 
     Attributes:
         offset: bytes from the start of a record, with the ring buffer's header.
         signed: whether they may be negative.
         digits: if not 0, they are times, of which so many digits behind the tenth of a second are
             shown.
+        context: if not -1, a text of the context with this index is shown.
     """
 
     offset: int
     signed: bool = False
     digits: int = 0
+    context: int = -1
+
+
+class Contexts(NamedTuple):
+    """The contexts of a block of records.
+
+    Attributes:
+        firsts: a record of each context.
+        which: the context of each record, as an index of ``firsts``; None if there is one context.
+    """
+
+    firsts: list[int]
+    which: _Array | None
+
+
+class _Words(NamedTuple):
+    # Texts to write in all lines.
+    place: int  # bytes from the start of a line
+    texts: _Array  # as long as the longest: they end with NULs
 
 
 class _Digits(NamedTuple):
     # Digits to write in all lines.
-    place: int  # bytes from the start of a line
+    place: int
     width: int
     values: _Array  # unsigned
     padded: bool  # whether some numbers are shorter, and begin with NULs
@@ -94,7 +118,7 @@ class ArrayLines:
 
     Args:
         numpy: the module.
-        columns: the numbers that a line shows, in its order.
+        columns: what a line shows, in its order.
         size: bytes of a record, with the ring buffer's header.
     """
 
@@ -114,37 +138,81 @@ class ArrayLines:
         columns = (self.column(records, offset) for offset in offsets)
         return all(bool((column == column[0]).all()) for column in columns)
 
-    def lines(self, records: bytes | memoryview, unit: bytes, begin: int) -> bytearray | None:
+    def contexts(self, records: bytes | memoryview) -> Contexts | None:
+        """Return the contexts of records; None if they are many."""
+        np = self._np
+        columns = [self.column(records, word * _WORD) for word in CONTEXT_WORDS]
+        if all(bool((column == column[0]).all()) for column in columns):
+            return Contexts([0], None)
+        # One number for each context. If two should have the same, the last comparison shows it.
+        mixed = columns[0] * np.uint64(_FACTORS[0])
+        for column, factor in zip(columns[1:], _FACTORS[1:], strict=True):
+            mixed += column * np.uint64(factor)
+        which = np.zeros(len(mixed), np.uint8)
+        unknown = np.ones(len(mixed), bool)
+        firsts: list[int] = []
+        while len(firsts) < _CONTEXTS:
+            first = int(unknown.argmax())
+            same = mixed == mixed[first]
+            which += same.view(np.uint8) * np.uint8(len(firsts))
+            unknown &= ~same
+            firsts.append(first)
+            if not unknown.any():
+                equal = (bool((one == one[firsts].take(which)).all()) for one in columns)
+                return Contexts(firsts, which) if all(equal) else None
+        return None
+
+    def lines(
+        self,
+        records: bytes | memoryview,
+        unit: bytes,
+        begin: int,
+        which: _Array | None,
+        names: Mapping[int, Sequence[bytes]],
+    ) -> bytearray | None:
         """Return the lines of records.
 
         Args:
             records: their bytes.
             unit: the template of a line for ``%``.
             begin: nanoseconds at which the tenth of a second of the times begins.
+            which: the context of each record; None if ``unit`` has what is shown of it.
+            names: by the index of a text of contexts, that of each context.
 
         Returns:
             The lines; None if a time is not in that tenth of a second, or the template has a NUL.
         """
-        if b"\0" in unit:
+        if b"\0" in unit or any(b"\0" in text for texts in names.values() for text in texts):
             return None
         texts = [one.replace(b"\0", b"%") for one in _VALUES.split(unit.replace(b"%%", b"\0"))]
         line = bytearray(texts[0])
-        found: list[_Digits] = []
-        for column, text in zip(self._columns, texts[1:], strict=True):
-            numbers = self.column(records, column.offset, signed=column.signed)
-            if not column.digits:
-                self._add(line, found, numbers)
-            elif not self._add_times(line, found, numbers, begin, column.digits):
-                return None
+        found: list[_Digits | _Words] = []
+        shown = [one for one in self._columns if which is not None or one.context < 0]
+        for column, text in zip(shown, texts[1:], strict=True):
+            if column.context >= 0:
+                width = max(map(len, names[column.context]))
+                table = self._np.array(names[column.context], f"S{width}")
+                found += [_Words(len(line), table.take(which))] if width else []
+                line += bytes(width)
+            else:
+                numbers = self.column(records, column.offset, signed=column.signed)
+                if not column.digits:
+                    self._add(line, found, numbers)
+                elif not self._add_times(line, found, numbers, begin, column.digits):
+                    return None
             line += text
         count = len(records) // self._size
         data = line * count
-        for digits in found:
-            self._write(data, len(line), digits)
+        for part in found:
+            if isinstance(part, _Words):
+                kind = part.texts.dtype
+                self._np.ndarray((count,), kind, data, part.place, (len(line),))[:] = part.texts
+            else:
+                self._write(data, len(line), part)
         return data.replace(b"\0", b"") if 0 in line else data
 
     def _add_times(
-        self, line: bytearray, found: list[_Digits], times: _Array, begin: int, width: int
+        self, line: bytearray, found: list[_Digits | _Words], times: _Array, begin: int, width: int
     ) -> bool:
         # Adds the digits of times behind the tenth of a second; False if one is not in it.
         if begin < 0:
@@ -159,7 +227,7 @@ class ArrayLines:
         line += b"0" * width
         return True
 
-    def _add(self, line: bytearray, found: list[_Digits], numbers: _Array) -> None:
+    def _add(self, line: bytearray, found: list[_Digits | _Words], numbers: _Array) -> None:
         # Adds what a line shows of numbers: what they begin with, if that is the same, and digits.
         np = self._np
         least, most = int(numbers.min()), int(numbers.max())

@@ -114,7 +114,7 @@ class LineTemplate:
         self._structs: dict[tuple[str, int], struct.Struct] = {}
         self._units: dict[tuple[bytes | None, tuple[str, str]], bytes] = {}
         self._texts = {one.context: _Texts(one.context) for one in parts if one.rank == _CONTEXT}
-        self._integers = None if self._made else _integers(layout, self._clear, iso=iso)
+        self._integers = None if self._made else _integers(layout, parts, iso=iso)
         self._arrays: ArrayLines | None = None
 
     @classmethod
@@ -215,27 +215,27 @@ class LineTemplate:
     def _by_array(
         self, records: bytes | memoryview, count: int, contexts: Mapping[bytes, Any]
     ) -> Lines | None:
-        # As _lines(); also None for the records of several contexts, and without numpy.
+        # As _lines(); also None for the records of many contexts, and without numpy.
         if self._arrays is None:
-            last = (count - 1) * self._words * WORD
-            if records[CONTEXT_KEY] != records[last:][CONTEXT_KEY]:
-                return None  # numpy is not imported for threads that alternate
             numpy = numpy_after(count)
             if numpy is None or self._integers is None:
                 return None
             self._arrays = ArrayLines(numpy, self._integers, self._words * WORD)
-        first = memoryview(records)[: self._words * WORD].cast("Q")
-        checked = (*CONTEXT_WORDS, _BITMAP_WORD)[: None if self._bitmap else -1]
-        if self._bitmap and first[_BITMAP_WORD]:
+        words = memoryview(records).cast("Q")
+        bitmap = [_BITMAP_WORD * WORD] if self._bitmap else []
+        if (bitmap and words[_BITMAP_WORD]) or not self._arrays.alike(records, bitmap):
             return None
-        if not self._arrays.alike(records, [word * WORD for word in checked]):
+        found = self._arrays.contexts(records)
+        if found is None:
             return None
         begin, around = 0, ("", "")
         if self._clock is not None:
-            begin, *texts = self._clock.tenth(first[TIME_WORD], iso=self._iso)
+            begin, *texts = self._clock.tenth(words[TIME_WORD], iso=self._iso)
             around = texts[0], texts[1]
-        unit = self._unit(bytes(records[CONTEXT_KEY]), around, contexts)
-        lines = self._arrays.lines(records, unit, begin)
+        keys = [bytes(records[at * self._words * WORD :][CONTEXT_KEY]) for at in found.firsts]
+        unit = self._unit(keys[0] if found.which is None else None, around, contexts)
+        shown = {at: [_encoded(contexts[key][at]) for key in keys] for at in self._texts}
+        lines = self._arrays.lines(records, unit, begin, found.which, shown)
         return None if lines is None else Lines([lines], count)
 
     def _blocks(
@@ -449,10 +449,13 @@ def _record_code(layout: RecordLayout, ranks: list[int], context: str, *, iso: b
     return "".join(codes)
 
 
-def _integers(layout: RecordLayout, ranks: list[int], *, iso: bool) -> list[Column] | None:
+def _integers(layout: RecordLayout, parts: list[_Part], *, iso: bool) -> list[Column] | None:
     # Where a line's values are in a record; None if some are no integers.
     found = []
-    for rank in ranks:
+    for rank, context in ((part.rank, part.context) for part in parts if part.rank >= 0):
+        if rank == _CONTEXT:
+            found.append(Column(CONTEXT_KEY.start, context=context))
+            continue
         if rank < _FIELDS:
             found.append(Column(HEADER, digits=(8 if iso else 5) if rank == _CLOCK else 0))
             continue
