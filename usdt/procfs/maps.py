@@ -13,6 +13,7 @@ __all__ = ("DELETED", "Mapping", "parse_line", "parse_maps", "read_maps", "read_
 
 #: What the kernel appends to the name of a mapped file that was deleted.
 DELETED = b" (deleted)"
+_TRIES = 100  # to read mappings of a process that executes programs all the time
 
 
 @frozen
@@ -64,7 +65,9 @@ def read_maps_file(pid: int) -> bytes:
         data = read_bytes(f"/proc/{pid}/maps")
         # open(2) takes the memory that read(2) shows. If the process executes a program in between,
         # that memory is gone, and the file empty. So is that of a first thread that has ended.
-        while not data and (thread := thread_with_memory(pid)):
+        for _ in range(_TRIES):
+            if data or not (thread := thread_with_memory(pid)):
+                break
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, too
                 data = read_bytes(f"/proc/{thread}/maps")
         return data
