@@ -86,7 +86,7 @@ def test_pip_installs_the_source_distribution(sdist: Path, tmp_path: Path) -> No
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     done = subprocess.run(
-        [*pip, "--python", tmp_path / "venv", "install", "--quiet", sdist],
+        [*pip, "--python", tmp_path / "venv", "install", "--quiet", "--no-compile", sdist],
         capture_output=True,
         text=True,
         check=False,
