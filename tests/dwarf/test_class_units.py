@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from skips import need_program
@@ -14,9 +16,6 @@ from usdt.dwarf.index.type_search import TypeSearch
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units.constants import TypeKind
 from usdt.elf.file import ElfFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEADER = """
 class Thread { public: virtual ~Thread(); virtual int run() const; long member; };
@@ -58,13 +57,21 @@ def small_files_and_a_new_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def built(folder: Path, compiler: str, *options: str) -> Path:
-    """A program of two units, of which the second has the vtables."""
+    """A copy of a program of two units, of which the second has the vtables."""
+    program = folder / "program"
+    program.write_bytes(_contents(compiler, *options))
+    return program
+
+
+@functools.cache
+def _contents(compiler: str, *options: str) -> bytes:
     need_program(compiler)
-    for name, text in (("all.h", HEADER), ("first.cpp", FIRST), ("last.cpp", LAST)):
-        (folder / name).write_text(text)
-    command = [compiler, "-g", *options, "first.cpp", "last.cpp", "-o", "program"]
-    subprocess.run(command, cwd=folder, check=True, timeout=120)
-    return folder / "program"
+    with TemporaryDirectory() as folder:
+        for name, text in (("all.h", HEADER), ("first.cpp", FIRST), ("last.cpp", LAST)):
+            Path(folder, name).write_text(text)
+        command = [compiler, "-g", *options, "first.cpp", "last.cpp", "-o", "program"]
+        subprocess.run(command, cwd=folder, check=True, timeout=120)
+        return Path(folder, "program").read_bytes()
 
 
 @pytest.mark.parametrize(("compiler", "options"), BUILDS)

@@ -107,20 +107,23 @@ def built(folder: Path, build: str) -> Path:
     return program
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.fixture(scope="module", params=BUILDS)
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program of each kind, for tests that only read it."""
+    return built(tmp_path_factory.mktemp("names"), request.param)
+
+
 def test_types_are_found_without_index_and_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: str
+    program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = built(tmp_path, build)
     monkeypatch.setattr(index, "build", None)
     monkeypatch.setattr(TypeSearch, "_patterns", None)
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         assert {name: info.btf.size_of(info.type_id(name)) for name in SIZES} == SIZES
 
 
-@pytest.mark.parametrize("build", BUILDS)
-def test_they_are_what_the_index_has(tmp_path: Path, build: str) -> None:
-    with ElfFile(built(tmp_path, build)) as elf, DebugInfo.of(elf) as info:
+def test_they_are_what_the_index_has(program: Path) -> None:
+    with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         listed = [one for one in info._index.types() if "unsigned" not in one[1]]
         tables = NameTables(info._files.main)
         starts = [one.at for one in info._files.main.headers]
