@@ -1,12 +1,15 @@
 """Spans beside the tools of bcc that do the same job, on the same process with the same work.
 
 They run in turn: bcc attaches to USDT probes without their semaphore, and to functions with a
-reference counter that is none; the kernel then refuses every other tracer at that place.
+reference counter that is none; the kernel then refuses every other tracer at that place. So the
+program has a Python and a C library of its own, where no tracer of other tests finds its way.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +18,11 @@ from services import Dialogue, backend, running_cluster
 from skips import need_program
 from tracing_tools import until, usdt
 
+from usdt.procfs.maps import read_maps
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.root
 
@@ -62,9 +68,13 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def program() -> Iterator[Dialogue]:
+def program(tmp_path: Path) -> Iterator[Dialogue]:
     """A program that does what it is told."""
-    with Dialogue(need_program(_PYTHON, "python3.11"), "-c", _PROGRAM) as started:
+    python = shutil.copy(need_program(_PYTHON, "python3.11"), tmp_path)
+    (libc,) = {one.path for one in read_maps(os.getpid()) if one.path.endswith("/libc.so.6")}
+    shutil.copy(libc, tmp_path)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    with Dialogue(python, "-c", _PROGRAM, env=environment) as started:
         started.hear("ready")
         yield started
 
@@ -132,10 +142,10 @@ def test_gethostlatency_shows_the_same_names(program: Dialogue) -> None:
     assert len(spans) == 2
 
 
-def test_funcslower_shows_the_same_writes(program: Dialogue) -> None:
+def test_funcslower_shows_the_same_writes(program: Dialogue, tmp_path: Path) -> None:
     work = told(program, "write")
-    row = r"\S+ +\d+ +([\d.]+) +(\S+) c:write"
-    words = ("-p", program.pid, "-m", 30, "c:write")
+    row = r"\S+ +\d+ +([\d.]+) +(\S+) \S+:write"
+    words = ("-p", program.pid, "-m", 30, f"{tmp_path}/libc.so.6:write")
     rows = theirs(work, 3, row, "funcslower-bpfcc", "Tracing", *words)
     spans = ours(work, "-p", program.pid, "uprobe:libc:write(arg2, return)", "--slower", "30ms")
     written = [span["end_args"]["return"] for span in spans]
