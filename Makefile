@@ -85,8 +85,8 @@ lint: $(STAMP)  ## ruff, mypy, and which way imports point
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check . \
 		|| { echo 'lint: not formatted; run: $(VENV)/bin/ruff format .' >&2; exit 1; }
-	@$(VENV)/bin/mypy --no-error-summary
-	@$(VENV)/bin/mypy --no-error-summary --strict bench/*.py examples/*.py tools/*.py
+	@tools/mypy.sh $(VENV)/bin/mypy --no-error-summary
+	@tools/mypy.sh $(VENV)/bin/mypy --no-error-summary --strict bench/*.py examples/*.py tools/*.py
 	@words=$$($(VENV)/bin/lint-imports --no-cache --no-logo) \
 		|| { echo "$$words" >&2; echo 'lint: imports must point down only; see docs/architecture.md' >&2; exit 1; }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import usdt
 
 ROOT = Path(__file__).resolve().parent.parent
+_MYPY = ROOT / "tools/mypy.sh"
 _CALLER = """
 from typing import Any, assert_type
 import kprobe
@@ -37,12 +39,26 @@ def test_types_that_a_caller_sees(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="needs mypy, of the development tools")
     path = tmp_path / "caller.py"
     path.write_text(_CALLER)
-    words = [sys.executable, "-m", "mypy", "--strict", str(path)]
+    words = [_MYPY, sys.executable, "-m", "mypy", "--strict", path]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     errors = [line for line in done.stdout.splitlines() if "error:" in line]
     assert errors, done.stdout + done.stderr
     unreadable = _CALLER[: _CALLER.index("    print(")].count("\n") + 1
     assert {int(line.split(":")[1]) for line in errors} == {unreadable}
+
+
+def test_checkouts_share_what_the_checker_has_found_where_it_can_be_kept(tmp_path: Path) -> None:
+    kept = tmp_path / "usdt-toolkit/mypy"
+    for home, words in ((tmp_path, f"--strict --cache-dir {kept}\n"), ("/dev/null", "--strict\n")):
+        done = subprocess.run(
+            [_MYPY, "echo", "--strict"],
+            env=os.environ | {"XDG_CACHE_HOME": str(home)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert (done.stdout, done.stderr) == (words, "")
+    assert kept.is_dir()
 
 
 def event(**args: usdt.EventValue) -> usdt.Event:
