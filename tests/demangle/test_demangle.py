@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.demangle.bounded import MAX_NAME, MAX_TEXT
@@ -183,7 +184,7 @@ def test_names_that_templates_make_are_shown_as_cxxfilt_shows_them(tmp_path: Pat
     source.write_text(TEMPLATES)
     program = tmp_path / "templates"
     words = [need_program("g++"), "-std=c++17", "-O0", "-w", "-o", str(program), str(source)]
-    subprocess.run(words, check=True, timeout=180)
+    compile_in(tmp_path, words)
     names = [name for name in _symbols(str(program)) if name.startswith("_Z")]
     assert len(names) > 200
     # Not copied: c++filt writes ", ," for an empty pack before another argument, and names a
@@ -216,7 +217,7 @@ def test_names_of_a_rust_program_are_shown_as_cxxfilt_shows_them(tmp_path: Path)
     )
     program = tmp_path / "shapes"
     words = [need_program("rustc"), "-Csymbol-mangling-version=v0", "-o", str(program), str(source)]
-    subprocess.run(words, check=True, timeout=180)
+    compile_in(tmp_path, words)
     names = [name for name in _symbols(str(program)) if name.startswith("_R")]
     names = [name for name in names if "." not in name]
     assert len(names) > 100

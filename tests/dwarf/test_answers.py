@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 from variable_programs import SCOPES, built
 
@@ -188,7 +189,7 @@ def test_questions_are_answered_where_nothing_can_be_kept(
 def test_a_later_run_reads_no_scopes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scopes.cc").write_text(SCOPES)
     command = [need_program("g++"), "-std=c++17", "-g", "-O1", "scopes.cc", "-o", "scopes"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     found = []
     for _ in range(2):
         path = str(tmp_path / "scopes")

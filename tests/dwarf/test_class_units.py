@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.dwarf.index import index, type_search
@@ -70,7 +71,7 @@ def _contents(compiler: str, *options: str) -> bytes:
         for name, text in (("all.h", HEADER), ("first.cpp", FIRST), ("last.cpp", LAST)):
             Path(folder, name).write_text(text)
         command = [compiler, "-g", *options, "first.cpp", "last.cpp", "-o", "program"]
-        subprocess.run(command, cwd=folder, check=True, timeout=120)
+        compile_in(Path(folder), command)
         return Path(folder, "program").read_bytes()
 
 

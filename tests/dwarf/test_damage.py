@@ -281,7 +281,7 @@ def test_what_a_command_says_of_changed_files(
 ) -> None:
     from usdt.cli import main
 
-    program = compiled(tmp_path, "gcc", *options)
+    program = compiled(tmp_path, "gcc", *options, kept=None)
     halves = list(tmp_path.glob("*.dwo"))
     target = halves[0] if halves else program
     data = target.read_bytes()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import debian
 import pytest
 from debug_programs import CXX_SOURCE, compiled, gdb
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.base.errors import TracingError
@@ -80,7 +81,7 @@ def choose(part: VariantPart, value: int) -> Variant | None:
     ],
 )
 def test_prototypes_of_c(tmp_path: Path, compiler: str, options: tuple[str, ...]) -> None:
-    program = compiled(tmp_path, compiler, *options)
+    program = compiled(tmp_path, compiler, *options, kept=None)
     places = symbols(program)
     with ElfFile(program) as elf, DebugInfo.of(elf) as info:
         found = info.function(places["walk"], "walk")
@@ -160,7 +161,7 @@ def rust(folder: Path, *options: str) -> Path:
     need_program("rustc")
     (folder / "shapes.rs").write_text(RUST_SOURCE)
     command = ["rustc", "-g", *options, "-o", "shapes", "shapes.rs"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+    compile_in(folder, command)
     return folder / "shapes"
 
 

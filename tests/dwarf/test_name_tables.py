@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.dwarf.index import index
@@ -99,7 +100,7 @@ def built(folder: Path, build: str) -> Path:
         [cxx, *plain, "-c", "second.cpp"],
         [cxx, *link, "first.o", "second.o", "-o", program],
     ):
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+        compile_in(folder, command)
     if adder:
         need_program("gdb")
         need_program(adder[0], "gdb")

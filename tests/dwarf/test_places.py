@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gdb_places import breakpoints, function_breakpoints
+from kept_builds import compile_in
 from line_programs import CXX, C, chains
 from place_programs import INLINED, RUST
 from skips import need_program
@@ -45,7 +46,7 @@ def built(folder: Path, compiler: str, source: str, options: Sequence[str]) -> t
     path.write_text(source)
     program = folder / "program"
     words = [need_program(compiler), *options, "-o", str(program), str(path)]
-    subprocess.run(words, check=True, timeout=120, capture_output=True)
+    compile_in(folder, words)
     return program, path
 
 

@@ -6,6 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.base.errors import BtfError
@@ -61,7 +62,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("similar")
     (folder / "source.cpp").write_text(SOURCE)
     command = [compiler, "-g", *options, "source.cpp", "-o", "program"]
-    subprocess.run(command, cwd=folder, check=True, timeout=60)
+    compile_in(folder, command)
     return folder / "program"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from debug_programs import CXX_SOURCE, compiled, layout
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.dwarf.index import index
@@ -145,7 +145,7 @@ def test_a_declared_type_is_found_in_another_unit(
     )
     (tmp_path / "two.c").write_text(OTHER_UNIT)
     command = ["gcc", "-g", "one.c", "two.c", "-o", "program"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     monkeypatch.setattr(index, "build", None)
     with ElfFile(tmp_path / "program") as elf, DebugInfo.of(elf) as info:
         assert info.btf.size_of(info.type_id("struct hidden")) == 24
@@ -175,7 +175,7 @@ def test_types_inside_classes_need_no_index(
     (tmp_path / "one.cpp").write_text(NESTED_USE)
     (tmp_path / "two.cpp").write_text(NESTED_DEFINED)
     command = [compiler, "-g", "-gdwarf-4", "one.cpp", "two.cpp", "-o", "program"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     monkeypatch.setattr(index, "build", None)
     names = ("Outer::Kind", "Outer::Inner", "struct Outer::Inner", "Mixed::Part", "Outer::Impl")
     with ElfFile(tmp_path / "program") as elf, DebugInfo.of(elf) as info:
@@ -192,7 +192,7 @@ def test_the_unit_of_a_class_has_the_types_inside_it(
         (tmp_path / f"{number}.cpp").write_text(text)
     (tmp_path / "two.cpp").write_text(NESTED_DEFINED)
     command = ["g++", "-g", *(f"{one}.cpp" for one in range(4)), "two.cpp", "-o", "program"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     monkeypatch.setattr(index, "build", None)
     with ElfFile(tmp_path / "program") as elf, DebugInfo.of(elf) as info:
         search = TypeSearch(info._files)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import debian
 import pytest
 from debug_programs import CXX_SOURCE, compiled, gdb, gdb_layouts, layout
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.base.errors import BtfError
@@ -257,7 +258,7 @@ def test_what_dwz_moved_to_a_shared_file_is_found(tmp_path: Path) -> None:
     programs = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        programs.append(compiled(tmp_path / name, "gcc", "-gdwarf-4"))
+        programs.append(compiled(tmp_path / name, "gcc", "-gdwarf-4", kept=None))
     shared = tmp_path / "shared.debug"
     command = ["dwz", "-m", str(shared), *map(str, programs)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
@@ -318,5 +319,5 @@ def library(folder: Path, compiler: str, source: str) -> Path:
     (folder / "library.cpp").write_text(source)
     command = [need_program(compiler), "-g", "-shared", "-fPIC", "-std=c++17", "library.cpp"]
     path = folder / f"library-{compiler}.so"
-    subprocess.run([*command, "-o", path], cwd=folder, check=True, timeout=60)
+    compile_in(folder, [*command, "-o", path])
     return path

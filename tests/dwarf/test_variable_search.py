@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 from variable_programs import SCOPES, built
 
@@ -95,7 +95,7 @@ def test_names_that_end_many_others_need_no_index(
     (tmp_path / "ends.cc").write_text(_ENDS.replace("MEMBERS", members))
     compiler, version = options.split()
     command = [need_program(compiler), "-g", version, "ends.cc", "-o", "ends"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     program = tmp_path / "ends"
     names = ("Owner::cause", "bound_cause", "cause", "ause", "limit", "imit", "t")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
@@ -111,7 +111,7 @@ def _scopes(folder: Path, compiler: str) -> Path:
     (folder / "scopes.cc").write_text(SCOPES)
     options = ["-std=c++17", "-g", "-gdwarf-4", "-O1"]
     command = [need_program(compiler), *options, "scopes.cc", "-o", "scopes"]
-    subprocess.run(command, cwd=folder, check=True, timeout=60)
+    compile_in(folder, command)
     return folder / "scopes"
 
 
@@ -168,7 +168,7 @@ def test_variables_without_a_symbol_of_their_name(
     (tmp_path / "two.c").write_text(NO_SYMBOL)
     (tmp_path / "one.c").write_text("extern int (*called)(void);\nint main(void) { called(); }")
     command = [need_program("gcc"), "-g", "-Wl,--discard-all", "one.c", "two.c"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     path, names = tmp_path / "a.out", ("named", "discarded", "called", "absent")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
     expected = _meanings(path, names, ("main",), indexed=True)
@@ -227,7 +227,7 @@ def test_members_of_other_classes_are_not_searched(
     text = text.replace("SUM", "+".join(f"{one}::count" for one in letters))
     (tmp_path / "many.cc").write_text(text)
     command = [need_program("g++"), "-g", "many.cc", "-o", "many"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     program, names = tmp_path / "many", ("count", "shop::count", "L::count", "::count")
     functions = ("main", "_ZN4shop6visitsEv")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
@@ -261,7 +261,7 @@ def test_large_files_are_not_searched_for_constants_of_other_files(
     for name, text in LARGE.items():
         (tmp_path / name).write_text(text)
     command = [need_program("g++"), "-O1", "-g", "-fPIC", *LARGE]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     program, functions = tmp_path / "a.out", ("main", "_Z3onev")
     _without_index(monkeypatch, tmp_path / "cache.1")
     small = _meanings(program, ("plan::width", "environ", "depth", "hidden", "absent"), functions)
@@ -294,7 +294,7 @@ def test_of_many_units_with_a_name_the_first_are_read_in_large_files(
         sources.append(f"{name}.cc")
     (tmp_path / "main.cc").write_text("int main() { return 0; }")
     command = [need_program("g++"), "-g", "-O1", "-gdwarf-4", "main.cc", *sources]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     program, names = tmp_path / "a.out", ("Owner::member", "late::member")
     _without_index(monkeypatch, tmp_path / "cache.1")
     expected = _meanings(program, names, ("main",))

@@ -6,6 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 from variable_programs import SCOPES, built
 
@@ -166,7 +167,7 @@ _OUTSIDE = {
 def test_names_in_scopes_of_cxx(compiler: str, tmp_path: Path) -> None:
     (tmp_path / "scopes.cc").write_text(SCOPES)
     command = [need_program(compiler), "-std=c++17", "-g", "-O1", "scopes.cc", "-o", "scopes"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     with ElfFile(str(tmp_path / "scopes")) as elf, SymbolTables(elf) as tables:
         info = DebugInfo.of(elf)
         assert info is not None

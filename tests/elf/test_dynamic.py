@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.base.errors import ElfError, TargetError
@@ -193,7 +194,7 @@ def built(tmp_path: Path) -> Path:
     def build(output: str, source: str, *flags: str) -> None:
         (tmp_path / "source.c").write_text(source)
         command = [gcc, "-o", output, "source.c", "-Wl,--no-as-needed", *flags]
-        subprocess.run(command, cwd=tmp_path, check=True)
+        compile_in(tmp_path, command)
 
     build("b/libb.so", "int b(void) { return 2; }", "-shared", "-fPIC", "-Wl,-soname,libb.so")
     build("a/liba.so", "int a(void) { return 1; }", "-shared", "-fPIC", "-Lb", "-lb")

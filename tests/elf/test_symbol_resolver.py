@@ -6,6 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.elf.file import ElfFile
@@ -53,7 +54,7 @@ def build(sources: Path, output: Path, *options: str) -> Path:
     units = ["one.c", "two.c"] + ([] if "-shared" in options else ["main.c"])
     compiler = need_program("gcc")
     command = [compiler, "-O0", "-Wl,--build-id", *options, *units, "-o", str(output)]
-    done = subprocess.run(command, cwd=sources, capture_output=True, text=True, check=False)
+    done = compile_in(sources, command, check=False)
     if done.returncode and "-m32" in options:
         pytest.skip("needs a compiler of 32-bit programs: apt-get install gcc-multilib")
     assert done.returncode == 0, done.stderr

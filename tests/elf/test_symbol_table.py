@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.elf import symbol_table
@@ -42,7 +42,7 @@ def test_few_addresses_need_no_index(
 ) -> None:
     (tmp_path / "a.c").write_text(_SOURCE)
     command = [need_program("gcc"), width, "-O0", "a.c"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    compile_in(tmp_path, command)
     path = tmp_path / "a.out"
     with ElfFile(str(path)) as elf:
         section = next(one for one in elf.sections if one.type == SHT_SYMTAB)

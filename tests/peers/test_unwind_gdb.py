@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import skips
+from kept_builds import compile_in
 from stopped_stacks import unwound
 from unwind_programs import CXX_SOURCE
 
@@ -71,7 +72,7 @@ def java() -> Program:
 
 def compiled(folder: Path, compiler: list[str], source: str, name: str) -> Program:
     (folder / name).write_text(source)
-    subprocess.run([*compiler, "-o", folder / "program", folder / name], check=True)
+    compile_in(folder, [*compiler, "-o", folder / "program", folder / name])
     return Program([str(folder / "program")], "visited malloc free", stops=120)
 
 

@@ -14,6 +14,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 
 from usdt.arch.locations import (
     Address,
@@ -289,7 +290,7 @@ def build(sources: Path, name: str, options: list[str]) -> tuple[Path, Path]:
 
 
 def run_compiler(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = compile_in(folder, command, check=False)
     if done.returncode and "-m32" in command and "32" in done.stderr:
         pytest.skip("needs a compiler of 32-bit programs: apt-get install gcc-multilib")
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import KEPT, compile_in
 from skips import need_program
 
 from usdt.btf.types import Composite
@@ -138,16 +139,16 @@ int main()
 Layout = list[tuple[str, int, int]]
 
 
-def compiled(folder: Path, compiler: str, *options: str, source: str = C_SOURCE) -> Path:
+def compiled(
+    folder: Path, compiler: str, *options: str, source: str = C_SOURCE, kept: Path | None = KEPT
+) -> Path:
     """A program of a source, in a folder of its own; a skip that names a compiler that lacks."""
     plus = compiler.endswith("++")
     need_program(compiler, "g++" if compiler == "g++" else "clang" if plus else compiler)
     path = folder / ("program.cc" if plus else "program.c")
     path.write_text(source)
     command = [compiler, "-g", *options, "-w", "-o", "program", path.name]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = compile_in(folder, command, check=False, kept=kept)
     if done.returncode and "unrecognized" in done.stderr:
         pytest.skip(f"this {compiler} lacks one of {' '.join(options)}")
     assert not done.returncode, done.stderr
@@ -178,7 +179,7 @@ def assembled(folder: Path, abbreviations: str, entries: str, *, version: int = 
         f" .value {version}\n .long 0\n .byte 8\n{entries}\nend:\n"
     )
     command = ["gcc", "-shared", "-nostdlib", "-o", "x.so", "x.s"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    compile_in(folder, command)
     return folder / "x.so"
 
 

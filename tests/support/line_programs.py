@@ -7,6 +7,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.elf.file import ElfFile
@@ -96,12 +97,7 @@ def made(folder: Path, source: str, compiler: str, *options: str, name: str = "p
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.{'cc' if '++' in compiler else 'c'}"
     path.write_text(source)
-    subprocess.run(
-        [need_program(compiler), *options, "-w", "-o", name, str(path)],
-        check=True,
-        timeout=120,
-        cwd=folder,
-    )
+    compile_in(folder, [need_program(compiler), *options, "-w", "-o", name, path])
     return folder / name
 
 

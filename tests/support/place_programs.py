@@ -7,9 +7,9 @@ equals what is printed.
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
+from kept_builds import compile_in
 from skips import need_program
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def made(folder: Path, compiler: str, *options: str) -> tuple[Path, Path]:
     source, program = folder / f"places.{ending}", folder / "places"
     source.write_text(text)
     words = [need_program(compiler), *options, "-o", str(program), str(source)]
-    subprocess.run(words, check=True, timeout=120, capture_output=True, cwd=folder)
+    compile_in(folder, words)
     return program, source
 
 

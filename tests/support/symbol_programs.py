@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 from typing import TYPE_CHECKING
 
+from kept_builds import KEPT, compile_in
 from skips import need_program
 
 if TYPE_CHECKING:
@@ -36,15 +37,15 @@ int main(void)
 """
 
 
-def compiled(folder: Path, source: str, *options: str, name: str = "teller") -> Path:
+def compiled(
+    folder: Path, source: str, *options: str, name: str = "teller", kept: Path | None = KEPT
+) -> Path:
     """A program of C source; C++ with ``-xc++`` among the options."""
     path = folder / f"{name}.c"
     path.write_text(source)
     program = folder / name
     compiler = need_program("g++" if "-xc++" in options else "gcc")
-    subprocess.run(
-        [compiler, *options, "-w", "-o", str(program), str(path)], check=True, timeout=120
-    )
+    compile_in(folder, [compiler, *options, "-w", "-o", program, path], kept=kept)
     return program
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import KEPT, compile_in
 from skips import need_program
 
 if TYPE_CHECKING:
@@ -72,12 +72,18 @@ KEPT int far(void)
 """
 
 
-def built(folder: Path, *options: str, compiler: str = "gcc", name: str = "two") -> Path:
+def built(
+    folder: Path,
+    *options: str,
+    compiler: str = "gcc",
+    name: str = "two",
+    kept: Path | None = KEPT,
+) -> Path:
     """A program of both files; skips the test if it cannot be built."""
     for file, source in (("one.c", ONE), ("two.c", TWO)):
         (folder / file).write_text(source)
     command = [need_program(compiler), *options, "-w", "one.c", "two.c", "-o", name]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = compile_in(folder, command, check=False, kept=kept)
     if done.returncode and "-m32" in options:
         pytest.skip("needs a compiler of 32-bit programs: apt-get install gcc-multilib")
     assert done.returncode == 0, done.stderr

@@ -53,7 +53,7 @@ def line_of(text: str) -> int:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lines")
-    return compiled(folder, PROGRAM, "-O1", "-g", "-Wl,--build-id", name="lines")
+    return compiled(folder, PROGRAM, "-O1", "-g", "-Wl,--build-id", name="lines", kept=None)
 
 
 def check(frames: list[Frame], known: dict[str, int], source: str) -> None:

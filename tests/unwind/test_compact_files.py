@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.base.machine import KERNEL_MACHINE
@@ -32,7 +32,7 @@ def program(tmp_path: Path, name: str, *options: str) -> Path:
         (tmp_path / f"{part}.c").write_text(source)
     made = tmp_path / name
     parts = [str(tmp_path / "main.c"), str(tmp_path / "more.c")]
-    subprocess.run([gcc, "-w", *options, "-o", str(made), *parts], check=True, timeout=60)
+    compile_in(tmp_path, [gcc, "-w", *options, "-o", made, *parts])
     return made
 
 

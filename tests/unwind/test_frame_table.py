@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from kept_builds import compile_in
 from skips import need_program
 
 from usdt.dwarf.units.errors import MalformedDwarf
@@ -89,7 +90,7 @@ def test_rows_are_those_of_readelf(compiler: str, tmp_path: Path) -> None:
         need_program(compiler.split(maxsplit=1)[0])
         (tmp_path / "program.c").write_text(SOURCE)
         command = [*compiler.split(), "-o", path, tmp_path / "program.c"]
-        subprocess.run(command, check=True)
+        compile_in(tmp_path, command)
     # Of two rows for one address the later one holds.
     theirs = dict(rows_of_readelf(path))
     with ElfFile(path) as elf:

@@ -203,7 +203,8 @@ def test_usdt_probes_name_variables_of_their_file() -> None:
 
 
 def test_a_missing_file_of_debug_information_is_named(tmp_path: Path) -> None:
-    path = built(tmp_path, "-O1", "-g", "-gdwarf-5", "-gsplit-dwarf", compiler="clang")
+    options = ("-O1", "-g", "-gdwarf-5", "-gsplit-dwarf")
+    path = built(tmp_path, *options, compiler="clang", kept=None)
     halves = [*tmp_path.glob("*.dwo")]
     contents = halves[0].read_bytes()
     for half in halves:
