@@ -82,7 +82,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep all that collection has made out of garbage collections: it stays until the end."""
-    gc.collect()
     gc.freeze()
     # Tests make few cycles: looking for them after every 700 objects is 5 % of what they take.
     gc.set_threshold(20_000, 20, 20)

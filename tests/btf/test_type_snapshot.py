@@ -110,7 +110,7 @@ def _shape() -> dict[str, Any]:
         pytest.param({"types": base64.b64encode(b"x").decode()}, id="not compressed"),
         pytest.param({"types": base64.b64encode(zlib.compress(b"x" * 99)).decode()}, id="no BTF"),
         pytest.param(
-            {"types": base64.b64encode(zlib.compress(bytes(1 << 24))).decode()}, id="a bomb"
+            {"types": base64.b64encode(zlib.compress(bytes(1 << 24), 1)).decode()}, id="a bomb"
         ),
         pytest.param({"type": 10_000}, id="no such type"),
         pytest.param({"type": "1"}, id="a type that is no number"),

@@ -309,6 +309,7 @@ def with_section(program: Path, data: bytes) -> Path:
 
 
 TEXT = bytes(3 << 20)
+PACKED = zlib.compress(TEXT)
 
 
 @pytest.fixture(params=["zlib", "isal"])
@@ -334,18 +335,10 @@ def refused(program: Path) -> str:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(
-            compressed(zlib.compress(TEXT), size=1 << 40), "cannot decompress to", id="far too much"
-        ),
-        pytest.param(
-            compressed(zlib.compress(TEXT), size=len(TEXT) + 1), "header says", id="one more"
-        ),
-        pytest.param(
-            compressed(zlib.compress(TEXT), size=len(TEXT) - 1), "header says", id="one less"
-        ),
-        pytest.param(
-            compressed(zlib.compress(TEXT)[:-100], size=len(TEXT)), "header says", id="cut off"
-        ),
+        pytest.param(compressed(PACKED, size=1 << 40), "cannot decompress to", id="far too much"),
+        pytest.param(compressed(PACKED, size=len(TEXT) + 1), "header says", id="one more"),
+        pytest.param(compressed(PACKED, size=len(TEXT) - 1), "header says", id="one less"),
+        pytest.param(compressed(PACKED[:-100], size=len(TEXT)), "header says", id="cut off"),
         pytest.param(compressed(b"noise" * 99, size=99), "cannot be decompressed", id="noise"),
         pytest.param(compressed(b"", size=9, kind=7), "method 7", id="an unknown method"),
         pytest.param(b"abc", "3 bytes, 24 of header expected", id="no header"),
@@ -433,12 +426,8 @@ def test_a_section_is_looked_through_while_it_comes(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(
-            compressed(zlib.compress(TEXT), size=len(TEXT) + 1), "header says", id="one more"
-        ),
-        pytest.param(
-            compressed(zlib.compress(TEXT), size=len(TEXT) - 1), "header says", id="one less"
-        ),
+        pytest.param(compressed(PACKED, size=len(TEXT) + 1), "header says", id="one more"),
+        pytest.param(compressed(PACKED, size=len(TEXT) - 1), "header says", id="one less"),
         pytest.param(compressed(b"noise" * 99, size=99), "cannot be decompressed", id="noise"),
     ],
 )

@@ -14,10 +14,8 @@ from usdt.engine.top.table import Reading, Sort, Table
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-pytest.importorskip("textual", reason="needs Textual: pip install 'usdt-toolkit[tui]'")
+    from usdt.engine.top.screen.app import TopApp
 
-from usdt.engine.top.screen.app import TopApp
-from usdt.engine.top.screen.probe_list import ProbeList
 
 _OPTIONS = TopOptions("usdt", ("p:*",), (7,), interval=3600.0)
 
@@ -50,11 +48,14 @@ def _driven(
     steps: Callable[[TopApp, Any], Awaitable[None]],
     size: tuple[int, int] = (80, 24),
 ) -> TopApp:
+    pytest.importorskip("textual", reason="needs Textual: pip install 'usdt-toolkit[tui]'")
+    from usdt.engine.top.screen.app import TopApp
+
     app = TopApp(live, _OPTIONS)
 
     async def drive() -> None:
         async with app.run_test(size=size) as pilot:
-            while app.query_one(ProbeList).chosen is None:
+            while app.query_one("ProbeList").chosen is None:
                 await pilot.pause(0.01)
             await steps(app, pilot)
 
@@ -76,7 +77,7 @@ def test_it_shows_every_probe_the_busiest_first_and_chooses_with_arrows() -> Non
         lines = _shown(app).splitlines()
         assert "3 probes hit, 1 silent" in lines[0]
         assert [line.split()[0] for line in lines[2:6]] == ["p:b", "p:c", "p:a", "q:silent"]
-        chosen = app.query_one(ProbeList)
+        chosen = app.query_one("ProbeList")
         await pilot.press("down", "down")
         assert chosen.chosen == "p:a"
         await pilot.press("s", "s", "s")  # by name: the probe stays chosen

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-duckdb = pytest.importorskip("duckdb", reason="needs duckdb: pip install duckdb")
-
 _PAGE = (ROOT / "docs/parquet.md").read_text()
 #: A query, and what is shown of its answer, "" if nothing is.
 _QUERIES = re.findall(r"```sql\n(.*?)```\n(?:\n```text\n(.*?)```)?", _PAGE, re.DOTALL)
@@ -46,6 +44,7 @@ def _events() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """DuckDB, in the folder of the files."""
+    duckdb = pytest.importorskip("duckdb", reason="needs duckdb: pip install duckdb")
     folder: Path = tmp_path_factory.mktemp("machines")
     streams = {f"run-{number:03}": _stream(number) for number in range(_MACHINES)}
     for name, stream in ({**streams, "ten": _events()}).items():
