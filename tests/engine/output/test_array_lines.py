@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import struct
 import subprocess
 import sys
@@ -82,9 +84,18 @@ def check(
 
 
 def hits_of(numbers: Sequence[int], count: int = LEAST, **more: Any) -> list[bytes]:
-    """Records of numbers, again and again."""
-    words = [struct.pack("=Q", number) for number in numbers]
-    return [record(words[n % len(words)], time=SECOND + n, **more) for n in range(count)]
+    """Records of numbers, again and again, a nanosecond apart."""
+    made = [record(struct.pack("=Q", number), **more) for number in numbers]
+    ends = [(one[:8], one[16:]) for one in made]  # around the time
+    return [
+        begin + time + end
+        for time, (begin, end) in zip(_times(count), itertools.cycle(ends), strict=False)
+    ]
+
+
+@functools.cache
+def _times(count: int) -> list[bytes]:
+    return [struct.pack("=Q", SECOND + n) for n in range(count)]
 
 
 @forms

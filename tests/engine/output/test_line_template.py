@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import struct
 from array import array
@@ -83,9 +84,8 @@ def test_lines_of_blocks_are_those_of_records(
     times: int,
 ) -> None:
     data = b"".join(
-        hit(values, time=time, tid=tid, pid=tid, comm=comm)
+        hit(values, time=time, tid=tid, pid=tid, comm=comm) * times
         for time, tid, comm, values in hits
-        for _ in range(times)
     )
     one_by_one, at_once, batches = both(form, NUMBERS, data, probe="pro%vider:hé\x1b")
     assert at_once == one_by_one
@@ -151,8 +151,8 @@ def test_strings_and_floats(
         packed(
             0, -number, max(number, -14), word, max(number, -14), word[:5], number, real, comm=comm
         )
+        * times
         for word, number, real, comm in hits
-        for _ in range(times)
     )
     one_by_one, at_once, batches = both(form, STRINGS, data)
     assert at_once == one_by_one
@@ -236,16 +236,20 @@ def test_the_name_of_the_thread_is_a_value(
     assert at_once.count(b"thread 0") == 2 * len(range(0, 500, threads))
 
 
+@functools.cache
+def _in_turns(run: int) -> bytes:
+    # Records of three threads, so many in a row of each.
+    return b"".join(
+        hit([n % 7], time=SECOND + n, tid=n // run % 3, comm=b"thread %d" % (n // run % 3))
+        for n in range(5000)
+    )
+
+
 @forms
 @pytest.mark.parametrize("items", ["arg7", "arg7, comm", "hex(arg7)"])
 @pytest.mark.parametrize("run", [1, 50, 700, 4095, 4096], ids="{} hits in a row".format)
 def test_threads_that_take_turns(form: Callable[[], Formatter], items: str, run: int) -> None:
-    made = plan(items, EVERY_TYPE)
-    hits = [
-        hit([n % 7], time=SECOND + n, tid=n // run % 3, comm=b"thread %d" % (n // run % 3))
-        for n in range(5000)
-    ]
-    one_by_one, at_once, batches = both(form, made, b"".join(hits))
+    one_by_one, at_once, batches = both(form, plan(items, EVERY_TYPE), _in_turns(run))
     assert at_once == one_by_one
     assert all(isinstance(one, Lines) for one in batches)
 
@@ -315,17 +319,23 @@ def test_one_value_that_was_not_read_among_others() -> None:
         assert all(isinstance(one, Lines) for one in batches)
 
 
+def _in_layouts(n: int, *, unread: bool) -> bytes:
+    if n % 3:
+        return record(struct.pack("=Qq", unread, n), time=SECOND + n)
+    return hit([n], case=2, time=SECOND + n)
+
+
+IN_LAYOUTS = [_in_layouts(n, unread=False) for n in range(1000)]
+
+
 @forms
 @given(unread=st.sets(st.integers(0, 999), max_size=5))
 def test_values_that_were_not_read_among_several_layouts(
     form: Callable[[], Formatter], unread: set[int]
 ) -> None:
-    hits = [
-        record(struct.pack("=Qq", n in unread, n), time=SECOND + n)
-        if n % 3
-        else hit([n], case=2, time=SECOND + n)
-        for n in range(1000)
-    ]
+    hits = [*IN_LAYOUTS]
+    for n in unread:
+        hits[n] = _in_layouts(n, unread=True)
     results = []
     for encoded in (False, True):
         decoder = Decoder(form(), encoded=encoded)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -276,6 +277,7 @@ class ArrayLines:
             shown[:] = table.take(rest.astype(np.intp))
 
 
+@cache
 def _table(np: Any, width: int) -> _Array:
     # The digits of the numbers of at most so many digits: with all their zeros, with NULs in place
     # of those before a number, and with a NUL in place of 0 as well.
