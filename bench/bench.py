@@ -20,6 +20,7 @@ import sys
 
 from attach import attaching
 from cgroups import cgroups
+from consumers import consumers
 from debuginfo import debug_files
 from frames import frames
 from hit_cost import cost_of_a_hit
@@ -84,6 +85,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tracer")
     parts = [
         "hit",
+        "consumer",
         "cgroup",
         "span",
         "stack",
@@ -110,6 +112,8 @@ def main() -> None:
         print("bpftrace is not installed (apt-get install bpftrace): usdt alone")
     if options.only in (None, "hit"):
         cost_of_a_hit(options.hits, options.rounds)
+    if options.only in (None, "consumer"):
+        consumers(options.hits * 5, options.rounds)
     if options.only in (None, "cgroup"):
         cgroups(options.hits // 100, options.rounds, our_aggregation)
     if options.only in (None, "span"):

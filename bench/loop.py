@@ -44,9 +44,9 @@ class Loop:
     output: IO[str]
 
     @classmethod
-    def start(cls, binary: Path) -> Loop:
-        """Start the program, which fires :data:`PART` hits each time it is told."""
-        command = [str(binary), "-n", str(PART), "-w", "-q"]
+    def start(cls, binary: Path, hits: int = PART) -> Loop:
+        """Start the program, which fires so many hits each time it is told."""
+        command = [str(binary), "-n", str(hits), "-w", "-q"]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )

@@ -76,7 +76,7 @@ def tracer(command: list[str], lost: str, counts: str = "") -> Iterator[Outcome]
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(command, stdout=stdout, stderr=stderr)
             yield outcome
-            usage = _wait(process)
+            usage = wait_for(process)
         text = err.read_text(errors="replace")
         if not out.stat().st_size:
             stop(f"{command[0]} delivered nothing: {text.strip()[-300:]}")
@@ -88,8 +88,11 @@ def tracer(command: list[str], lost: str, counts: str = "") -> Iterator[Outcome]
         outcome.cpu = usage.ru_utime + usage.ru_stime
 
 
-def _wait(process: subprocess.Popen[bytes]) -> struct_rusage:
-    # The tracer ends with its target. bpftrace does so only with -p, and not always: signal it.
+def wait_for(process: subprocess.Popen[bytes]) -> struct_rusage:
+    """Wait until a tracer ends, and return what it used.
+
+    It ends with its target. bpftrace does so only with -p, and not always: signal it.
+    """
     deadline = time.monotonic() + END_SECONDS
     asked = time.monotonic() + 10
     while True:
