@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from fleets import own_python
 from patience import patient
 from processes import command_lines, until
 
@@ -95,7 +96,7 @@ class Far:
             transport_words(template_words("sh -c {command} {node}", 5), "web1", command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"PATH": os.environ["PATH"], "HOME": str(home)},
+            env={"PATH": own_python(), "HOME": str(home)},
         )
 
     def line(self) -> str:

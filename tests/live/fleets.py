@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures import build
@@ -17,7 +19,20 @@ from tracing_tools import USDT
 
 from usdt.base.frozen import frozen
 
-__all__ = ("HITS", "SHELL", "Answer", "asked", "far_processes", "hits_program", "tracing_processes")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = (
+    "HITS",
+    "SHELL",
+    "Answer",
+    "asked",
+    "far_processes",
+    "hits_program",
+    "own_python",
+    "run_once",
+    "tracing_processes",
+)
 
 SHELL = "sh -c {command} {node}"  # a machine that is this one
 HITS = 200  # hits of threads:hit on each machine
@@ -61,6 +76,25 @@ def asked(*words: str, via: str = SHELL, environment: dict[str, str] | None = No
 def hits_program() -> str:
     """A command that fires threads:hit :data:`HITS` times, for ``-c``."""
     return f"{build('default', 'threads')} -t 2 -n {HITS // 2}"
+
+
+def own_python() -> str:
+    """PATH of machines that have the Python of these tests: no program that looks for one."""
+    return f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
+def run_once(folder: Path, *commands: Sequence[str]) -> Path:
+    """Run commands on a machine of their own; the toolkit that it has unpacked in this folder.
+
+    Python has compiled there what they import, which takes a second. Links to these files, in the
+    folder where another machine would unpack the toolkit, spare it that; it receives its copy.
+    """
+    environment = {**os.environ, "PATH": own_python(), "XDG_CACHE_HOME": str(folder)}
+    for words in commands:
+        found = asked("--nodes", "first", "--", *words, environment=environment)
+        assert found.status == 0, found.messages
+    (copy,) = (folder / "usdt-fleet").glob("usdt-*.pyz")
+    return copy.with_suffix("")
 
 
 def far_processes(mark: str) -> list[int]:

@@ -1,5 +1,5 @@
 """Six machines with an sshd each: network namespaces, or loopback addresses where those are not
-allowed. Each compiles the toolkit once, all on this machine.
+allowed. Each receives the toolkit; another one has compiled it for all.
 
 Keys, configuration and the toolkit's copies are in a folder of the test. ``environment`` makes
 ``ssh`` the system's own with that configuration.
@@ -15,6 +15,7 @@ import socket
 import subprocess
 from typing import TYPE_CHECKING, Self
 
+from fleets import hits_program, run_once
 from skips import need_program
 from tracing_tools import until
 
@@ -60,9 +61,14 @@ class SshMachines:
         with contextlib.ExitStack() as stack:
             stack.callback(self._close)
             self._configure()
+            count = ("count", "-c", hits_program(), "threads:hit")
+            calls = ("kprobe", "trace", "syscall:getppid", "-d", "0.1")
+            unpacked = run_once(self.folder / "first", count, calls)
             for index, (space, address) in enumerate(
                 zip(self._spaces, self.addresses, strict=True), 1
             ):
+                there = self.folder / f"{index}/usdt-fleet" / unpacked.name
+                shutil.copytree(unpacked, there, copy_function=os.link)
                 self._start(index, space, address)
             for address in self.addresses:
                 until(lambda address=address: _answers(address), f"sshd at {address}")
@@ -113,12 +119,12 @@ class SshMachines:
             _run("ip", "-n", space, "addr", "add", f"{address}/30", "dev", "eth0")
             _run("ip", "-n", space, "link", "set", "eth0", "up")
             prefix = ["ip", "netns", "exec", space]
-        (self.folder / str(index)).mkdir()
         (self.folder / f"sshd{index}").write_text(
             f"ListenAddress {address}:{_PORT}\nHostKey {self.folder}/host\nPidFile none\n"
             f"AuthorizedKeysFile {self.folder}/authorized\nStrictModes no\nUsePAM no\n"
             "PermitRootLogin prohibit-password\nPasswordAuthentication no\n"
-            f"SetEnv XDG_CACHE_HOME={self.folder}/{index}\n"
+            # In the home of the user who runs these tests, the shell would read what is theirs.
+            f"SetEnv XDG_CACHE_HOME={self.folder}/{index} HOME={self.folder}/{index}\n"
         )
         self._servers[address] = subprocess.Popen(
             [*prefix, _SSHD, "-D", "-f", str(self.folder / f"sshd{index}")],

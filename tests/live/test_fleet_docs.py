@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from fleets import run_once
 from house import ROOT
 from test_readme import consoles, run, shape
 
@@ -18,6 +19,8 @@ _EXAMPLES = consoles((ROOT / "docs/fleet.md").read_text())
 _SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 export XDG_CACHE_HOME={folder}/$2
+there=$XDG_CACHE_HOME/usdt-fleet
+[ -d $there ] || {{ mkdir -p $there; cp -al {unpacked} $there; }}
 case $2 in old*) echo "$3" | PATH={folder}/old /bin/sh ;; *) exec sh -c "$3" ;; esac
 """
 _OLD_PYTHON = "#!/bin/sh\ncase $2 in *version_info*) exit 1 ;; esac\necho 3.9.2\n"
@@ -31,8 +34,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "old").mkdir()
     # An old machine has no other Python: /usr/bin/python3 is taken out of the command.
     text = _SSH.replace('echo "$3"', 'echo "$3" | sed "s,/usr/bin/python3 ,,"')
+    commands = ["kprobe count syscall:openat -d 0.1", "kprobe list syscall:openat*"]
+    unpacked = run_once(folder / "first", *map(str.split, commands))
     for path, content in (
-        (folder / "bin/ssh", text.format(folder=folder)),
+        (folder / "bin/ssh", text.format(folder=folder, unpacked=unpacked)),
         (folder / "old/python3", _OLD_PYTHON),
     ):
         path.write_text(content)

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fleets import HITS, SHELL, asked, far_processes, hits_program, tracing_processes
+from fleets import (
+    HITS,
+    SHELL,
+    asked,
+    far_processes,
+    hits_program,
+    own_python,
+    tracing_processes,
+)
 from processes import running
 from tracing_tools import USDT, until
 
@@ -29,6 +37,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A cache of the tests' own: copies of the toolkit stay until they are removed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("PATH", own_python())
         yield
 
 

@@ -38,7 +38,6 @@ def fleet(machines: SshMachines, *words: str) -> subprocess.Popen[str]:
     )
 
 
-# Six compile the toolkit on this machine alone: that takes seconds.
 def test_six_machines_receive_the_toolkit_once_and_are_added(machines: SshMachines) -> None:
     words = ("--json", "--", "count", "-c", hits_program(), PROBE)
     for nodes, number, copies in ((machines.nodes, 6, 6), (machines.few, 4, 0)):
