@@ -6,6 +6,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
+from kept_builds import compile_in
 from services import Dialogue
 from skips import need_program
 
@@ -84,12 +85,14 @@ public class Contends {
 _PROGRAMS = {"Stops": _STOPS, "Contends": _CONTENDS}
 
 
-def compiled(folder: Path, name: str) -> Path:
-    """Compile a program; return the folder of its classes."""
-    source = folder / f"{name}.java"
-    source.write_text(_PROGRAMS[name])
-    subprocess.run([need_program("javac", _JDK), "-d", folder, source], check=True)
-    return folder
+def compiled(folder: Path, name: str, text: str = "") -> Path:
+    """Compile a program of ours, or this text; return the folder of its classes."""
+    classes = folder / name
+    classes.mkdir()
+    source = classes / f"{name}.java"
+    source.write_text(text or _PROGRAMS[name])
+    compile_in(classes, [need_program("javac", _JDK), "-d", classes, source])
+    return classes
 
 
 def java(folder: Path, name: str, *options: str, **more: object) -> Dialogue:

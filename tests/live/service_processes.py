@@ -6,6 +6,9 @@ import contextlib
 import subprocess
 from typing import TYPE_CHECKING
 
+from java_programs import compiled
+from java_programs import java as running_java
+from kept_builds import compile_in
 from services import PATIENCE, Cluster, Dialogue, busy, running_cluster
 from skips import need_program
 from tracing_tools import until
@@ -138,11 +141,10 @@ def python(folder: Path) -> Iterator[dict[str, int]]:
 @contextlib.contextmanager
 def java(folder: Path) -> Iterator[dict[str, int]]:
     """A Java virtual machine that collects garbage, with the probes that need options."""
-    source = folder / "Shop.java"
-    source.write_text(_JAVA)
-    options = ("-XX:+UseSerialGC", "-XX:+ExtendedDTraceProbes")
-    with Dialogue(need_program("java", "default-jdk-headless"), *options, source) as running:
-        running.hear("ready")
+    # Compiled before: a virtual machine that compiles it keeps the compiler's objects, too, and
+    # each collection looks at them.
+    classes = compiled(folder, "Shop", _JAVA)
+    with running_java(classes, "Shop", "-XX:+UseSerialGC", "-XX:+ExtendedDTraceProbes") as running:
         yield {"JAVA": running.pid}
 
 
@@ -170,8 +172,7 @@ def server(folder: Path) -> Iterator[dict[str, int]]:
     """A C++ program called server, with debug information, that handles requests and throws."""
     source, program = folder / "server.cpp", folder / "server"
     source.write_text(_SERVER)
-    compiler = need_program("g++")
-    subprocess.run([compiler, "-w", "-g", "-O1", "-o", program, source], check=True)
+    compile_in(folder, [need_program("g++"), "-w", "-g", "-O1", "-o", program, source])
     with Dialogue(program, stderr=subprocess.DEVNULL) as running:
         running.hear("ready")
         yield {"CXX": running.pid}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from kept_builds import compile_in
 from patience import patient
 from skips import need_program
 from tracing_tools import until
@@ -120,8 +121,7 @@ def running_cluster(*more: str) -> Iterator[Cluster]:
         os.chown(folder, user.pw_uid, user.pw_gid)
         data = folder / "data"
         quiet: dict[str, Any] = {"cwd": folder, "env": {"LC_ALL": "C", "PATH": os.environ["PATH"]}}
-        make = [programs / "initdb", "-D", data, "-A", "trust", "-N", "--no-instructions"]
-        subprocess.run([*become, *make], check=True, capture_output=True, timeout=PATIENCE, **quiet)
+        _make_data(data, [*become, programs / "initdb"])
         settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}", *more)
         words = [word for setting in settings for word in ("-c", setting)]
         with (folder / "log").open("w") as log:
@@ -162,6 +162,28 @@ def busy(cluster: Cluster) -> Iterator[None]:
     finally:
         clients.kill()
         clients.wait(patient(100))
+
+
+# initdb runs as another user, who has no way to the folder where what is made is kept.
+_INITDB = """set -e
+made=$PWD/data.tar
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+chown postgres "$folder"
+cd "$folder"
+LC_ALL=C "$@" -D data -A trust -N --no-instructions >/dev/null
+tar -cSf "$made" data
+"""
+
+
+def _make_data(data: Path, initdb: list[str | Path]) -> None:
+    """Have a folder for a server's data, by an archive of one: initdb takes as long as most tests.
+
+    ``initdb``: the command.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        compile_in(Path(folder), ["sh", "-c", _INITDB, "sh", *initdb])
+        subprocess.run(["tar", "-C", data.parent, "-xf", f"{folder}/data.tar"], check=True)
 
 
 def _answers(cluster: Cluster) -> bool:
