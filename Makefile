@@ -65,7 +65,7 @@ collected-first collected-second: testbins
 # hang is off: a cell takes minutes, and is watched by its machine.
 cells = tools/packages.sh vm; \
 	echo 'test: virtual machines, $(1)'; \
-	USDT_VM=$(1) $(VENV)/bin/pytest -q -o faulthandler_timeout=0 $(PYTEST_ARGS) tests/vm/test_vm.py \
+	USDT_VM=$(1) $(VENV)/bin/pytest -q -o hang_timeout=0 $(PYTEST_ARGS) tests/vm/test_vm.py \
 	$(if $(PYTEST_ARGS),|| [[ $$? == 5 ]])  # which may choose none of them
 
 test-vm: $(STAMP) testbins  ## all live tests inside other kernels (QEMU)
@@ -79,7 +79,7 @@ vm: $(STAMP) testbins  ## KERNEL=6.1 [ARCH=amd64] [TEST='tests/live -x']: a shel
 	@PYTHONPATH=tests:tests/support $(VENV)/bin/python -m vm '$(KERNEL)' --cpu '$(ARCH)' $(TEST)
 
 test-release: $(STAMP)  ## the Debian package: builds twice, lintian, what is in it; two minutes
-	@USDT_RELEASE=1 $(VENV)/bin/pytest -q -o faulthandler_timeout=0 $(PYTEST_ARGS) tests/release
+	@USDT_RELEASE=1 $(VENV)/bin/pytest -q -o hang_timeout=0 $(PYTEST_ARGS) tests/release
 
 # Its environments are in build/nox; NOX_ARGS='-s tests-3.14 -- tests/elf' chooses.
 test-pythons: dist  ## the wheel with other Pythons, up to the newest: half an hour

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 import skips
 from fork_server import server_processes
+from hang_watch import HangWatch
 from processes import descendants
 
 from usdt.base.errors import NotSupported
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["browser"]  # its fixture
 
+_WATCH = pytest.StashKey[HangWatch]()
 _NO_SKIPS = os.environ.get("USDT_NO_SKIPS", "") not in ("", "0")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare what pyproject.toml sets for these tests."""
+    parser.addini("hang_timeout", "seconds after which a test's stacks are shown", default="0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # And nohup(1) lets it ignore this one: we do still, what we start does not.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+    config.stash[_WATCH] = HangWatch(float(config.getini("hang_timeout")))
     config.addinivalue_line("markers", "root: needs root (or the same capabilities) and its kernel")
     # Virtual machines have no hypothesis, and runs without its plugin no use for it.
     if config.pluginmanager.hasplugin("hypothesispytest"):
@@ -91,6 +99,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Unmount it again."""
     if session.config.stash.get(_MOUNTED, False):
         subprocess.run(["umount", _BPFFS], check=False, capture_output=True)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close what :func:`pytest_configure` has opened."""
+    if watch := config.stash.get(_WATCH, None):
+        watch.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Watch for tests that hang."""
+    watch = item.config.stash[_WATCH]
+    watch.begin()
+    try:
+        return (yield)
+    finally:
+        if nextitem is None:
+            watch.pause()
 
 
 def _group(nodeid: str) -> str:
@@ -177,14 +205,19 @@ def root() -> None:
 _OWN_TRACEFS = "/"
 
 
-def _descriptors() -> dict[str, str]:
-    # The one that listing itself opens is closed again when its link is read: it drops out here.
+def _descriptors() -> set[int]:
     # Twice for each of thousands of tests: pathlib takes three times as long.
-    found = {}
-    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        with contextlib.suppress(FileNotFoundError):
-            found[number] = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115
-    return found
+    found = {*map(int, os.listdir("/proc/self/fd"))}  # noqa: PTH208
+    return {number for number in found if _is_open(number)}
+
+
+def _is_open(number: int) -> bool:
+    # The one that listing them opens is not, afterwards.
+    try:
+        os.get_inheritable(number)
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture(autouse=True)
@@ -192,9 +225,10 @@ def no_leaked_fds() -> Iterator[None]:
     """Every descriptor a test opened is closed when it ends."""
     before = _descriptors()
     yield
-    after = {number: what for number, what in _descriptors().items() if what != _OWN_TRACEFS}
-    leaked = {number: what for number, what in after.items() if number not in before}
-    assert not leaked, f"leaked descriptors: {leaked}"
+    if more := _descriptors() - before:
+        names = {number: os.readlink(f"/proc/self/fd/{number}") for number in more}  # noqa: PTH115
+        leaked = {number: name for number, name in names.items() if name != _OWN_TRACEFS}
+        assert not leaked, f"leaked descriptors: {leaked}"
 
 
 @pytest.fixture(autouse=True)

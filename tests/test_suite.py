@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ _FIXTURE = (
 )
 
 
+_SLOW = "import time\ndef test_it(): time.sleep(1)"
+
 _FINE = {"1 passed", "1 skipped", "1 xfailed"}
 
 
@@ -59,6 +62,21 @@ _FINE = {"1 passed", "1 skipped", "1 xfailed"}
     ],
 )
 def test_guards(tmp_path: Path, text: str, no_skips: str, outcome: str) -> None:
+    result = _run(tmp_path, text, no_skips=no_skips)
+    assert outcome in result.stdout, result.stdout + result.stderr
+    assert result.returncode in ({0, 5} if outcome in _FINE else {1, 2})
+    assert "Timeout" not in result.stderr
+
+
+def test_where_a_test_stands_that_hangs(tmp_path: Path) -> None:
+    result = _run(tmp_path, _SLOW, "-o", "hang_timeout=0.1")
+    assert "1 passed" in result.stdout, result.stdout + result.stderr
+    assert re.search(r'Timeout.*"\S*test_it.py", line 2 in test_it', result.stderr, re.DOTALL)
+
+
+def _run(
+    tmp_path: Path, text: str, *options: str, no_skips: str = ""
+) -> subprocess.CompletedProcess[str]:
     (tmp_path / "test_it.py").write_text(text + "\n")
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(
@@ -67,8 +85,8 @@ def test_guards(tmp_path: Path, text: str, no_skips: str, outcome: str) -> None:
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # half of the time it takes
         "USDT_NO_SKIPS": no_skips,
     }
-    words = ["-p", "conftest", "-p", "no:cacheprovider", "-q", "test_it.py"]
-    result = subprocess.run(
+    words = ["-p", "conftest", "-p", "no:cacheprovider", "-q", *options, "test_it.py"]
+    return subprocess.run(
         [sys.executable, "-m", "pytest", *words],
         cwd=tmp_path,
         env=environment,
@@ -76,5 +94,3 @@ def test_guards(tmp_path: Path, text: str, no_skips: str, outcome: str) -> None:
         text=True,
         check=False,
     )
-    assert outcome in result.stdout, result.stdout + result.stderr
-    assert result.returncode in ({0, 5} if outcome in _FINE else {1, 2})

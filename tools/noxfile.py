@@ -62,7 +62,7 @@ def tests(session: nox.Session) -> None:
             session.install("--only-binary=:all:", one, success_codes=[0, 1])
     session.run(
         *("pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", "not root"),
-        *("-o", "pythonpath=tests tests/support tests/live", "-o", "faulthandler_timeout=0"),
+        *("-o", "pythonpath=tests tests/support tests/live", "-o", "hang_timeout=0"),
         *("-p", "no:cacheprovider", *(f"--ignore=tests/{name}" for name in _LEFT_OUT)),
         *session.posargs,
         env={"PYTHONSAFEPATH": "1"},

@@ -151,7 +151,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _too_long)
     os.environ["USDT_PATIENCE"] = "5"  # read by the tests when they are imported
     # pytest's own watch for tests that hang is for faster CPUs; Limits has another.
-    words = [*job["pytest"], "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
+    words = [*job["pytest"], "-p", "no:cacheprovider", "-o", "hang_timeout=0"]
     words += ["--color=no"]
     code = pytest.main(words, plugins=[Reporter(), Limits()])
     send("end", code=int(code), complaints=kernel_complaints())
