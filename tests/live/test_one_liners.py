@@ -34,7 +34,8 @@ _SECTIONS = {
 
 _TRACES = re.compile(r"^(Attached|tracing) \d+ ", re.MULTILINE)
 
-# A process that opens a file, reads 100 bytes of it, writes to a disk, and is in the kernel mostly.
+# A process that opens a file, reads 100 bytes of it, writes to a disk, and is in the kernel for a
+# third of the time.
 _LOAD = """
 import os, sys, time
 while True:
@@ -45,13 +46,13 @@ while True:
     os.write(disk, b"x" * 4096)
     os.fsync(disk)
     os.close(disk)
-    end = time.monotonic() + 0.02
+    end = time.monotonic() + 0.006
     while time.monotonic() < end:
         os.getrandom(65536)
-    time.sleep(0.001)
+    time.sleep(0.015)
     os.write(1, b"x")
 """
-_ROUNDS = 20  # of the load, of 20 ms each, in which every program sees what it is to print
+_ROUNDS = 20  # of the load, of 21 ms each, in which every program sees what it is to print
 
 
 # What each of the two commands prints, of the load where its name or process is in the output.

@@ -66,8 +66,8 @@ def _tool(name: str, *words: str) -> str:
 def _symbols(path: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     # The dynamic symbols count only where there are no others.
-    for text in (_tool("nm", str(path)), _tool("nm", "-D", str(path))):
-        for line in text.splitlines():
+    for options in ((), ("-D",)):
+        for line in _tool("nm", *options, str(path)).splitlines():
             address, _, name = line.rpartition(" ")
             if address[:1].isalnum():
                 found.setdefault(name.partition("@")[0], set()).add(address.split()[0])
