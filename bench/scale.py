@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from scale_plot import plot
 from scale_program import Program, build, programs
+from simulated_cpus import RECORDS, read_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,6 +146,10 @@ def _cpus(folder: Path, size: int) -> Times:
     return found
 
 
+def _simulated_cpus(folder: Path, size: int) -> Times:  # noqa: ARG001 - needs no program
+    return read_in_order(size)
+
+
 def _together(running: list[Program], hits: int) -> float:
     for one in running:
         one.ask("fire", hits)
@@ -171,6 +176,12 @@ AXES: dict[str, Axis] = {
     "stacks": Axis("Stacks", "stacks", _decades(1, 5), _stacks, "18 frames, read with names"),
     "hits": Axis("Hits", "hits", _decades(5, 8), _hits, "counted"),
     "cpus": Axis("CPUs", "CPUs", (1, 2), _cpus, "200,000 hits on each at once"),
+    "simulated": Axis(
+        *("Simulated CPUs", "CPUs", (1, 2, 4, 16, 64), _simulated_cpus),
+        f"CPU time of the reader: {RECORDS:,} records, made as programs on so many CPUs write "
+        "them, each with a thread of its own; up to 16 ring buffers are put in order, and made "
+        "lines; what programs wait for each other is not simulated",
+    ),
 }
 
 
