@@ -126,7 +126,7 @@ def _run(program: int, cpu: int, records: int, ready: Any, answers: Any) -> None
 
 
 def _read(records: int, count: int) -> float:
-    from usdt.bpf.rings.groups import TakenRecords, TimeOrder  # noqa: PLC0415
+    from usdt.bpf.rings.time_order import TakenRecords, TimeOrder  # noqa: PLC0415
 
     data = _written(records, count)
     order = TimeOrder(count)

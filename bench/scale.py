@@ -180,7 +180,7 @@ AXES: dict[str, Axis] = {
         *("Simulated CPUs", "CPUs", (1, 2, 4, 16, 64), _simulated_cpus),
         f"CPU time of the reader: {RECORDS:,} records, made as programs on so many CPUs write "
         "them, each with a thread of its own; up to 16 ring buffers are put in order, and made "
-        "lines; what programs wait for each other is not simulated",
+        "lines (two CPUs share one); what programs wait for each other is not simulated",
     ),
 }
 

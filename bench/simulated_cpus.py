@@ -11,12 +11,12 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from usdt.bpf.rings.groups import TakenRecords
+    from usdt.bpf.rings.time_order import TakenRecords
     from usdt.engine.compiler.record.layout import RecordLayout
 
 __all__ = ("RECORDS", "read_in_order")
 
-RECORDS = 500_000  # of all CPUs together
+RECORDS = 2_000_000  # of all CPUs together
 _TAKE = 10_000_000  # nanoseconds between two looks of the reader at the ring buffers
 _GAP = 400  # nanoseconds between two records
 _VARIANT = 1
@@ -25,7 +25,8 @@ _RECORD = struct.Struct("=IIQIIII16sQ")
 
 def read_in_order(cpus: int) -> dict[str, float]:
     """Return the seconds that the reader needs to put the records in order and to make lines."""
-    from usdt.bpf.rings.groups import TimeOrder, groups_of  # noqa: PLC0415 - --help does not pay
+    from usdt.bpf.rings.groups import groups_of  # noqa: PLC0415 - --help does not pay for it
+    from usdt.bpf.rings.time_order import TimeOrder  # noqa: PLC0415
     from usdt.engine.output.decode import Decoder  # noqa: PLC0415
     from usdt.engine.output.formatters.text import TextFormatter  # noqa: PLC0415
     from usdt.engine.output.output_file import lines_in  # noqa: PLC0415
@@ -61,7 +62,7 @@ def _layout() -> RecordLayout:
 
 def _looks(cpus: int, rings: int, shift: int, layout: RecordLayout) -> list[TakenRecords]:
     # What the reader takes at each look.
-    from usdt.bpf.rings.groups import TakenRecords  # noqa: PLC0415
+    from usdt.bpf.rings.time_order import TakenRecords  # noqa: PLC0415
 
     found = []
     now = time.monotonic_ns() // 10**9 * 10**9

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usdt.bpf.rings.groups import ONE_RING, RingGroups, TakenRecords, TimeOrder, groups_of
+from usdt.bpf.rings import time_order
+from usdt.bpf.rings.groups import ONE_RING, RingGroups, groups_of
 from usdt.bpf.rings.ringbuf import DISCARD, HEADER
+from usdt.bpf.rings.time_order import TakenRecords, TimeOrder
 
 Record = tuple[int, int, int]  # time, number, bytes of the body
 
@@ -38,10 +40,30 @@ def taken(*data: bytes, before: int, incomplete: tuple[int, ...] = ()) -> TakenR
     return TakenRecords(before, data, complete)
 
 
+@pytest.fixture(autouse=True, params=["lists", "arrays"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether records are sorted in lists, or by numpy from the second time on."""
+    module = None
+    if request.param == "arrays":
+        module = pytest.importorskip("numpy", reason="needs the extra numpy")
+    monkeypatch.setattr(time_order, "numpy_after", lambda _: module)
+    return str(request.param)
+
+
+def begun(count: int, most: int = 1 << 20) -> TimeOrder:
+    """An order that has sorted records already."""
+    order = TimeOrder(count, most)
+    first = [written([(1, 0, 16)])] * 2 + [b""] * (count - 2)
+    assert len(order.next(taken(*first, before=1))) == len(b"".join(first))
+    return order
+
+
 _RINGS = 3
-_steps = st.lists(
-    st.tuples(st.integers(0, _RINGS - 1), st.integers(0, 3), st.sampled_from([16, 24, 64])),
-    max_size=60,
+_steps = st.sampled_from([[16, 24, 64], [16]]).flatmap(
+    lambda sizes: st.lists(
+        st.tuples(st.integers(0, _RINGS - 1), st.integers(0, 3), st.sampled_from(sizes)),
+        max_size=60,
+    )
 )
 
 
@@ -49,7 +71,7 @@ _steps = st.lists(
 def test_records_come_in_the_order_of_time(
     steps: list[tuple[int, int, int]], cuts: set[int]
 ) -> None:
-    order = TimeOrder(_RINGS)
+    order = begun(_RINGS)
     now, found = 10, b""
     rings: list[list[Record]] = [[] for _ in range(_RINGS)]
     for number, (ring, later, size) in enumerate(steps):
@@ -69,14 +91,14 @@ def test_records_come_in_the_order_of_time(
 
 
 def test_what_is_newer_than_the_moment_of_the_take_waits() -> None:
-    order = TimeOrder(2)
+    order = begun(2)
     first = written([(5, 1, 16), (12, 3, 16)])
     assert numbers(order.next(taken(first, b"", before=10))) == [1]
     assert numbers(order.next(taken(b"", written([(11, 2, 16)]), before=20))) == [2, 3]
 
 
 def test_nothing_overtakes_a_record_that_is_being_written() -> None:
-    order = TimeOrder(2)
+    order = begun(2)
     ahead = written([(8, 2, 16), (9, 3, 16)])
     data = (written([(5, 1, 16)]), ahead)
     assert numbers(order.next(taken(*data, before=10, incomplete=(0,)))) == [1]
@@ -86,7 +108,7 @@ def test_nothing_overtakes_a_record_that_is_being_written() -> None:
 
 
 def test_records_wait_only_while_there_is_memory_for_them() -> None:
-    order = TimeOrder(2, most=50)
+    order = begun(2, most=50)
     ahead = written([(8, 2, 16), (9, 3, 16)])
     assert order.next(taken(b"", ahead, before=10, incomplete=(0,))) == b""
     more = written([(10, 4, 16)])
@@ -94,13 +116,13 @@ def test_records_wait_only_while_there_is_memory_for_them() -> None:
 
 
 def test_a_program_that_interrupts_another_keeps_its_place() -> None:
-    order = TimeOrder(2)
+    order = begun(2)
     nested = written([(7, 1, 16), (6, 2, 24), (9, 4, 16)])
     assert numbers(order.next(taken(nested, written([(8, 3, 64)]), before=10))) == [1, 2, 3, 4]
 
 
 def test_discarded_records_stay_where_they_are() -> None:
-    order = TimeOrder(2)
+    order = begun(2)
     data = written([(7, 1, 16)]) + written([(1 << 60, 2, 16)], DISCARD) + written([(9, 4, 16)])
     assert numbers(order.next(taken(data, written([(8, 3, 16)]), before=10))) == [1, 2, 3, 4]
 

@@ -37,13 +37,16 @@ from usdt.base.machine import PROCESS_MACHINE
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
-from usdt.bpf.rings.groups import RingsInOrder
 from usdt.bpf.rings.ringbuf import TAKE, RingBuffer, RingMemory, committed_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from usdt.base.closeable import FD
     from usdt.bpf.maps import Map
-    from usdt.bpf.rings.groups import RingGroups, TakenRecords
+    from usdt.bpf.rings.groups import RingGroups
+    from usdt.bpf.rings.several import RingsInOrder
+    from usdt.bpf.rings.time_order import TakenRecords
 
 __all__ = ("HEAD", "POSITIONS", "TAIL", "ArrayRing", "ArrayRings", "can_use_array")
 
@@ -100,7 +103,7 @@ class ArrayRings(Closeable):
             ArrayRing(self._view, POSITIONS * index, POSITIONS * count + size * index, size)
             for index in range(count)
         ]
-        self._reader = self._rings[0] if count == 1 else RingsInOrder(self._rings)
+        self._reader = self._rings[0] if count == 1 else _in_order(self._rings)
 
     @property
     def descriptors(self) -> tuple[FD, ...]:
@@ -140,6 +143,13 @@ class ArrayRings(Closeable):
         self._memory.close()
         self.map.close()
         self.bell.close()
+
+
+def _in_order(rings: Sequence[RingMemory]) -> RingsInOrder:
+    # Imported here: a machine with few CPUs has one ring buffer, and starts sooner without.
+    from usdt.bpf.rings.several import RingsInOrder  # noqa: PLC0415
+
+    return RingsInOrder(rings)
 
 
 class ArrayRing(RingMemory):

@@ -17,7 +17,7 @@ from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import MapSpec
 from usdt.bpf.rings.array_rings import ArrayRings, can_use_array
-from usdt.bpf.rings.groups import RingBuffers, RingGroups, size_of_each
+from usdt.bpf.rings.groups import RingGroups, size_of_each
 from usdt.bpf.rings.ringbuf import HEADER, RingBuffer
 from usdt.engine.compiler.codegen.model import COUNTERS, ProgramVariant, TaskFilter
 from usdt.engine.compiler.codegen.record import RECORD_ACTION
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from usdt.bpf.link import UprobeMethod
     from usdt.bpf.maps import Map
+    from usdt.bpf.rings.several import RingBuffers
     from usdt.engine.compiler.codegen.model import ActionEmitter
     from usdt.engine.compiler.limits import UnwindMethod
     from usdt.engine.compiler.plan import ProbePlan
@@ -262,6 +263,8 @@ def _ring_buffers(size: int, action: ActionEmitter) -> ArrayRings | RingBuffer |
     if action.writes_to_arrays and can_use_array(groups, each):
         return ArrayRings(each, groups.count, EVENTS)
     if groups.count > 1:
+        from usdt.bpf.rings.several import RingBuffers  # noqa: PLC0415 - only with many CPUs
+
         return RingBuffers(size, groups.count, EVENTS)
     return RingBuffer(size, EVENTS)
 

@@ -4,88 +4,31 @@ What all lines of a block have in common is repeated. Then each column of number
 powers of ten, and a table has the digits of what remains, four at a time. A number shorter than the
 longest of its column begins with NULs. At the end these are removed from the whole block. What a
 line shows of its thread is a column of texts where threads alternate.
-
-numpy is an extra. Its import takes as long as some hundred thousand lines without it, so it waits
-for these.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from usdt.engine.output.formatters.block_parts import CONTEXT_WORDS
+from usdt.engine.output.formatters.block_parts import CONTEXT_WORDS, Column
 from usdt.engine.output.wall_clock import TENTH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ("LEAST", "ArrayLines", "Column", "Contexts", "import_numpy", "numpy_after")
+__all__ = ("ArrayLines", "Contexts")
 
-LEAST = 512  # lines of a block for which arrays are worth it
-_MANY = 200_000  # lines; numpy saves as much on some more as its import takes
 _VALUES = re.compile(rb"%[db]")
-_THREADS = "OPENBLAS_NUM_THREADS"
 _FRACTION = 8  # digits of a number below TENTH
 _WORD = 8  # bytes of a number in a record
-_CONTEXTS = 32  # of a block, at most
+_FEW = 16  # contexts of a block, each of which is looked for; more are sorted
+_SHARE = 4  # lines of a context, on average, for which arrays are worth it
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 _NARROW = 1 << 32  # numbers below it are divided in half the time
 
 _Array: TypeAlias = Any  # numpy.ndarray: numpy need not be installed
-
-
-class _State:
-    # numpy, once it was imported, and the lines until then; it is None if it is not installed.
-    def __init__(self) -> None:
-        self.left = _MANY
-        self.module: Any = None
-
-
-_STATE = _State()
-
-
-def import_numpy() -> Any:
-    """Import numpy now, without threads for linear algebra; return None if it is not installed."""
-    if _STATE.left > 0 or _STATE.module is None:
-        _STATE.left = 0
-        before = os.environ.get(_THREADS)
-        os.environ[_THREADS] = "1"
-        with suppress(ImportError):
-            _STATE.module = import_module("numpy")
-        del os.environ[_THREADS]
-        if before is not None:
-            os.environ[_THREADS] = before
-    return _STATE.module
-
-
-def numpy_after(lines: int) -> Any:
-    """Count lines that were made without numpy. Return it once it is worth its import, or None."""
-    if _STATE.left <= 0:
-        return _STATE.module
-    _STATE.left -= lines
-    return None if _STATE.left > 0 else import_numpy()
-
-
-class Column(NamedTuple):
-    """Numbers of eight bytes in records, or texts of their contexts.
-
-    Attributes:
-        offset: bytes from the start of a record, with the ring buffer's header.
-        signed: whether they may be negative.
-        digits: if not 0, they are times, of which so many digits behind the tenth of a second are
-            shown.
-        context: if not -1, a text of the context with this index is shown.
-    """
-
-    offset: int
-    signed: bool = False
-    digits: int = 0
-    context: int = -1
 
 
 class Contexts(NamedTuple):
@@ -152,16 +95,21 @@ class ArrayLines:
         which = np.zeros(len(mixed), np.uint8)
         unknown = np.ones(len(mixed), bool)
         firsts: list[int] = []
-        while len(firsts) < _CONTEXTS:
+        while len(firsts) < _FEW:
             first = int(unknown.argmax())
             same = mixed == mixed[first]
             which += same.view(np.uint8) * np.uint8(len(firsts))
             unknown &= ~same
             firsts.append(first)
             if not unknown.any():
-                equal = (bool((one == one[firsts].take(which)).all()) for one in columns)
-                return Contexts(firsts, which) if all(equal) else None
-        return None
+                break
+        else:
+            _, places, which = np.unique(mixed, return_index=True, return_inverse=True)
+            firsts = places.tolist()
+            if len(firsts) > len(mixed) // _SHARE:
+                return None
+        equal = (bool((one == one[firsts].take(which)).all()) for one in columns)
+        return Contexts(firsts, which) if all(equal) else None
 
     def lines(
         self,

@@ -1,9 +1,9 @@
-"""Parts of a block of records: a tenth of a second, or one context."""
+"""Parts of a block of records: a tenth of a second, one context, or a column of numbers."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.bpf.rings.ringbuf import HEADER, run_length
 from usdt.engine.compiler.record.columns import WORD
@@ -13,13 +13,40 @@ from usdt.engine.output.wall_clock import TENTH
 if TYPE_CHECKING:
     from usdt.engine.output.wall_clock import WallClock
 
-__all__ = ("CONTEXT_KEY", "CONTEXT_WORDS", "TIME_WORD", "all_equal", "changes", "turns")
+__all__ = (
+    "CONTEXT_KEY",
+    "CONTEXT_WORDS",
+    "LEAST",
+    "TIME_WORD",
+    "Column",
+    "all_equal",
+    "changes",
+    "turns",
+)
 
 TIME_WORD = HEADER // WORD
 CONTEXT_KEY = slice(HEADER + WORD, HEADER + HEADER_SIZE)  # the bytes of a record's context
 CONTEXT_WORDS = range(CONTEXT_KEY.start // WORD, CONTEXT_KEY.stop // WORD)
+LEAST = 512  # lines of a block for which arrays of numpy are worth it
 _TURN = 64  # records of a tenth of a second, on average, for which blocks are worth it
 _CHANGE = 512  # records of a context, on average, of which lines are made apart
+
+
+class Column(NamedTuple):
+    """Numbers of eight bytes in records, or texts of their contexts.
+
+    Attributes:
+        offset: bytes from the start of a record, with the ring buffer's header.
+        signed: whether they may be negative.
+        digits: if not 0, they are times, of which so many digits behind the tenth of a second are
+            shown.
+        context: if not -1, a text of the context with this index is shown.
+    """
+
+    offset: int
+    signed: bool = False
+    digits: int = 0
+    context: int = -1
 
 
 def turns(times: memoryview, count: int, clock: WallClock) -> list[int]:

@@ -21,15 +21,17 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from usdt.bpf.rings.numpy_import import numpy_after
 from usdt.bpf.rings.ringbuf import HEADER
 from usdt.engine.compiler.record.columns import WORD, FloatColumn, IntColumn, padded
 from usdt.engine.compiler.record.layout import HEADER_SIZE
 from usdt.engine.compiler.value_names import ValueNames
-from usdt.engine.output.formatters.array_lines import LEAST, ArrayLines, Column, numpy_after
 from usdt.engine.output.formatters.block_parts import (
     CONTEXT_KEY,
     CONTEXT_WORDS,
+    LEAST,
     TIME_WORD,
+    Column,
     all_equal,
     changes,
     turns,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from usdt.engine.compiler.record.layout import RecordLayout
+    from usdt.engine.output.formatters.array_lines import ArrayLines
 
 __all__ = ("LineTemplate",)
 
@@ -220,6 +223,9 @@ class LineTemplate:
             numpy = numpy_after(count)
             if numpy is None or self._integers is None:
                 return None
+            # Imported here: few traces have so many lines.
+            from usdt.engine.output.formatters.array_lines import ArrayLines  # noqa: PLC0415
+
             self._arrays = ArrayLines(numpy, self._integers, self._words * WORD)
         words = memoryview(records).cast("Q")
         bitmap = [_BITMAP_WORD * WORD] if self._bitmap else []
