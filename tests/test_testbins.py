@@ -426,6 +426,28 @@ def test_a_variant_that_cannot_be_built_names_what_it_needs(
         build("default", "args")
 
 
+def test_a_program_is_made_again_after_a_change_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fixtures, "TESTBINS", tmp_path)
+    monkeypatch.setattr(fixtures, "_last_change", fixtures._last_change.__wrapped__)
+    monkeypatch.delenv("CC", raising=False)
+    source, program = tmp_path / "args.c", tmp_path / "args"
+    source.touch()
+    assert not fixtures.is_current(program, sources=tmp_path)
+    (tmp_path / "folder").mkdir()
+    program.touch()
+    os.utime(source, (1, 1))
+    os.utime(program, (2, 2))
+    sources = tmp_path / "folder"
+    assert fixtures.is_current(program, sources=sources)
+    (sources / "more.c").touch()
+    assert not fixtures.is_current(program, sources=sources)
+    (sources / "more.c").unlink()
+    os.utime(source, (3, 3))
+    assert not fixtures.is_current(program, sources=sources)
+
+
 @pytest.mark.parametrize("cpu", CROSS)
 def test_every_program_is_there_for_every_cpu(cpu: str) -> None:
     made = {(path.parent.name, path.name) for path in cross(cpu)}

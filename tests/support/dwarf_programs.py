@@ -15,7 +15,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fixtures import NOT_BUILT, TESTBINS, locked, make
+from fixtures import NOT_BUILT, TESTBINS, is_current, locked, make
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,8 @@ _PACKAGES = {"clang": "clang", "rust": "rustc", "libcxx": "libc++-dev, libc++abi
 @functools.cache
 def _built(variant: str, name: str) -> str:
     with locked():
+        if is_current(_path(variant, name), sources=TESTBINS / "dwarf"):
+            return ""
         done = make(f"dwarf/{variant}/{name}")
     return done.stderr if done.returncode else ""
 
@@ -60,6 +62,10 @@ def program(variant: str, name: str) -> Path:
         if _SETS_UP:
             pytest.fail(f"{what}; tools/packages.sh dwarf installs it")
         pytest.skip(what)
+    return _path(variant, name)
+
+
+def _path(variant: str, name: str) -> Path:
     return TESTBINS / "out" / "dwarf" / variant / name
 
 

@@ -44,6 +44,7 @@ __all__ = (
     "build",
     "compiler",
     "cross",
+    "is_current",
     "locked",
     "make",
     "run",
@@ -142,14 +143,27 @@ def _missing(variant: str) -> str | None:
 
 
 @functools.cache
+def _last_change(sources: Path) -> int:
+    files = (path for path in (*TESTBINS.iterdir(), *sources.iterdir()) if path.is_file())
+    return max(path.stat().st_mtime_ns for path in files)
+
+
+def is_current(*made: Path, sources: Path = TESTBINS) -> bool:
+    """Whether programs are newer than all sources, and make has nothing to do; hold locked()."""
+    if "CC" in os.environ:  # another compiler, which may lack what they need
+        return False
+    return all(path.exists() and path.stat().st_mtime_ns >= _last_change(sources) for path in made)
+
+
+@functools.cache
 def _built(variant: str, program: str) -> tuple[Path | None, str]:
+    files = [program, *([_LIBRARIES[program]] if program in _LIBRARIES else [])]
     with locked():
+        if is_current(*(TESTBINS / "out" / variant / name for name in files)):
+            return _own(variant) / program, ""
         if missing := _missing(variant):
             return None, missing
-        words = [f"{variant}/{program}"]
-        if program in _LIBRARIES:
-            words.append(f"{variant}/{_LIBRARIES[program]}")
-        done = make(_variants(variant), *words)
+        done = make(_variants(variant), *(f"{variant}/{name}" for name in files))
         path = TESTBINS / "out" / variant / program
         if NOT_BUILT in done.stderr:
             return None, f"the host to build {program} for this virtual machine"
