@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from usdt.arch.locations import Unreadable
@@ -94,6 +96,7 @@ def test_a_structure_of_thousands_of_members_is_shown_as_a_small_one() -> None:
     assert JsonCodegen(btf, text=False).function(wide)(data, 0) == ReadPlans(btf).read(wide, data)
 
 
+@functools.cache
 def _cut_column() -> StructColumn:
     # A structure of a gigabyte, which allows much text, with 50,000 members in its first bytes.
     made = BtfWriter()
