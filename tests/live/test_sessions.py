@@ -251,3 +251,20 @@ def test_what_is_wrong_is_said(session: usdt.Session, make: object, says: str) -
 
     with pytest.raises(usdt.TracingError, match=says):
         both()
+
+
+def test_keys_come_in_the_order_of_their_hits(shop: usdt.Provider, session: usdt.Session) -> None:
+    numbers = session.count("kept:order", by="arg0")
+    texts = session.count("kept:order", by="str(arg1)")
+    both = session.stats("kept:order(arg0)", by="arg0, str(arg1)")
+    stacks = session.count("kept:order", by="arg0, ustack")
+    for number, text in [(10, "ten"), (9, "nine"), (9, "nine"), (11, "")]:
+        shop.probes[0].fire(number, text)
+    assert list(numbers.items()) == [(10, 1), (11, 1), (9, 2)]
+    assert list(texts.items()) == [("", 1), ("ten", 1), ("nine", 2)]
+    assert [(key, one.sum) for key, one in both.items()] == [
+        ((10, "ten"), 10),
+        ((11, ""), 11),
+        ((9, "nine"), 18),
+    ]
+    assert [(key[0], count) for key, count in stacks.items()] == [(10, 1), (11, 1), (9, 2)]

@@ -23,6 +23,7 @@ _PER_CPU = (MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH)
 _ARRAYS = (MapType.ARRAY, MapType.PERCPU_ARRAY)
 _UNBOUNDED = 1 << 62
 _BATCH = 512
+_MANY = 256  # most rows that are read one by one
 _INFO = struct.Struct("=IIIIII16s")  # struct bpf_map_info: type, id, sizes, entries, flags, name
 _NOEXIST = 1  # BPF_NOEXIST
 _NO_BATCHES = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)  # an old kernel, or not this map type
@@ -240,6 +241,15 @@ class Map(Closeable):
                     keys[index * key_size : (index + 1) * key_size],
                     values[index * value_size : (index + 1) * value_size],
                 )
+
+    def first(self, number: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield at least the first rows of an array; if there are many, all are read in batches."""
+        if number > _MANY:
+            yield from self.items()
+            return
+        for row in range(number):
+            key = struct.pack("=I", row)
+            yield key, self.get(key) or b""
 
     def batches(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the keys of some entries and their values, each one after the other, until the end.

@@ -46,7 +46,7 @@ from usdt.engine.output.socket_addresses import socket_address, socket_address_t
 from usdt.engine.output.truncated import TruncatedHex, TruncatedInt, TruncatedStr
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from usdt.cgroups.labels import CgroupName
     from usdt.engine.compiler.outputs import Output
@@ -197,9 +197,12 @@ class KeyField:
         return TruncatedStr(text) if cut else text
 
 
+def _code(column: IntColumn) -> str:
+    return "q" if column.type.kind is ValueClass.SIGNED else "Q"
+
+
 def _number(column: IntColumn, data: bytes) -> Any:
-    signed = column.type.kind is ValueClass.SIGNED
-    number = int(struct.unpack("=q" if signed else "=Q", data)[0])
+    number = int(struct.unpack(f"={_code(column)}", data)[0])
     if column.format is IntFormat.HEX:
         shown = hex(number & ((1 << 8 * column.type.size) - 1))
         return TruncatedHex(shown) if column.part_of else shown
@@ -222,6 +225,19 @@ class KeyLayout:
     def read(self, key: bytes) -> tuple[Any, ...]:
         """Return the values of all parts."""
         return tuple(field.read(key) for field in self.fields)
+
+    def reader(self) -> Callable[[bytes], tuple[Any, ...]]:
+        """Return a function that does the same; for numbers alone it is C code."""
+        offset, codes = HEADER.size, ""
+        for field in self.fields:
+            column = field.column
+            if not isinstance(column, IntColumn) or field.offset != offset:
+                return self.read
+            if column.format is IntFormat.HEX or column.part_of or column.names is not None:
+                return self.read
+            codes += _code(column)
+            offset += struct.calcsize(codes[-1:])
+        return struct.Struct(f"={HEADER.size}x{codes}").unpack_from
 
 
 #: The key of a value whose own key was evaluated at the start: the number that stands for it.

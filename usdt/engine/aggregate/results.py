@@ -148,13 +148,10 @@ class Results:
             sort: the column to sort by; by default the count.
         """
         merged: dict[Hashable, Result] = {}
-        sharing: dict[str, set[int]] = {}
-        for source in self._session.sources():
-            sharing.setdefault(source.probe, set()).add(source.request)
-        labels = functools.cache(lambda source: self._label(source, sharing))
+        label_of = self.labels()
         names = [item.text for item in self._session.aggregation.keys.items]
         for row in rows:
-            label = labels(row.source)
+            label = label_of(row.source)
             key = tuple(map(self._part, names, row.key))
             same = label, tuple(part.merged_by for part in key)
             known = merged.get(same)
@@ -163,6 +160,13 @@ class Results:
             else:
                 merged[same] = replace(known, value=known.value.plus(row.value))
         return sorted(merged.values(), key=order(self._session.aggregation, sort))
+
+    def labels(self) -> Callable[[Source], str]:
+        """Return a function that returns the name of a source's results."""
+        sharing: dict[str, set[int]] = {}
+        for source in self._session.sources():
+            sharing.setdefault(source.probe, set()).add(source.request)
+        return functools.cache(lambda source: self._label(source, sharing))
 
     def _label(self, source: Source, sharing: Mapping[str, Collection[int]]) -> str:
         # ``sharing`` has the requests of each probe.

@@ -69,7 +69,6 @@ __all__ = ("AggregateSession", "Row")
 # Rows of a per-CPU array of counts, in addition to those of the first probe's sites
 _ROWS = 1 << 14
 _ARRAY_SIZE = 16 << 20  # bytes of a per-CPU array of larger values, if this makes enough rows
-_MANY = 256  # most rows that are read one by one
 _SHARED = 64  # bytes: larger values are shared by all CPUs if the kernel allows it
 # Groups of buckets for each key: the values of each CPU have groups of their own.
 _FEWEST_GROUPS, _MOST_GROUPS = 6, 24
@@ -337,6 +336,16 @@ class AggregateSession(BpfSession):
         """
         return _rows(self._read_epoch(self._epoch, distributions=distributions))
 
+    def each(self) -> Iterator[Row]:
+        """Yield what :meth:`read` returns, as it is read; several results may have one key."""
+        if SPREAD in self._maps:
+            yield from self.read()
+            return
+        for layout, key, data in self._entries(self._epoch, remove=False):
+            value = unpack(self.aggregation, data, signed=layout.signed)
+            if value.count:
+                yield Row(layout.source, key, value)
+
     def hits(self) -> int:
         """Return the number of hits so far; of the current interval, if values have keys."""
         aggregation = self.aggregation
@@ -396,13 +405,13 @@ class AggregateSession(BpfSession):
         self, epoch: int, *, remove: bool = False, distributions: bool = True
     ) -> dict[_RowKey, Value]:
         found: dict[_RowKey, Value] = {}
-        if VALUES not in self._maps:
-            return found
-        entries = list(self._entries(epoch, remove=remove))
-        # Read after the values: a value then has the buckets of all hits that it counts.
+        entries: Iterable[tuple[ResultColumns, tuple[Any, ...], bytes]]
+        entries = self._entries(epoch, remove=remove)
         spread = None
-        if distributions and entries and SPREAD in self._maps:
-            spread = spread_of(self._maps[SPREAD].items())
+        if distributions and SPREAD in self._maps:
+            entries = list(entries)
+            # Read after the values: a value then has the buckets of all hits that it counts.
+            spread = spread_of(self._maps[SPREAD].items()) if entries else None
         for layout, key, data in entries:
             row_key = layout.source, key
             value = unpack(self.aggregation, data, signed=layout.signed, spread=spread)
@@ -421,21 +430,27 @@ class AggregateSession(BpfSession):
     def _entries(
         self, epoch: int, *, remove: bool
     ) -> Iterator[tuple[ResultColumns, tuple[Any, ...], bytes]]:
-        table = self._maps[VALUES]
+        table = self._maps.get(VALUES)
+        if table is None:
+            return
         if not self.aggregation.keyed:
             layouts = self._aggregates.layouts[: table.spec.entries]
             nothing = bytes(table.value_size)
-            for (_, data), layout in zip(_in_order(table, len(layouts)), layouts, strict=False):
+            for (_, data), layout in zip(table.first(len(layouts)), layouts, strict=False):
                 if data != nothing:
                     yield layout, (), data
             return
-        rows = list(table.items())
-        groups = self._groups()  # read after the values: it has all of theirs
+        rows: Iterable[tuple[bytes, bytes]] = table.items()
+        groups = None
+        if remove or GROUPS in self._maps:
+            rows = list(rows)
+            groups = self._groups()  # read after the values: it has all of theirs
+        layouts = self._aggregates.layouts
+        readers = [layout.keys.reader() for layout in layouts]
         for key, data in rows:
             number, when = HEADER.unpack_from(key)
-            if when == epoch % (1 << 32) and number < len(self._aggregates.layouts):
-                layout = self._aggregates.layouts[number]
-                parts = layout.keys.read(key)
+            if when == epoch % (1 << 32) and number < len(readers):
+                layout, parts = layouts[number], readers[number](key)
                 yield layout, parts if groups is None else groups[parts[0]], data
                 if remove:
                     table.delete(key)
@@ -468,16 +483,6 @@ class AggregateSession(BpfSession):
     def pairs(self) -> UnpairedCounts:
         """Return the numbers of starts and ends without a counterpart."""
         return self._pairing.counts()
-
-
-def _in_order(table: Map, number: int) -> Iterator[tuple[bytes, bytes]]:
-    # Yields at least the first rows of an array; if there are many, reads all rows in a few calls.
-    if number > _MANY:
-        yield from table.items()
-        return
-    for row in range(number):
-        key = struct.pack("=I", row)
-        yield key, table.get(key) or b""
 
 
 def _rows_of(size: int) -> int:

@@ -17,7 +17,7 @@ from usdt.engine.run.attach import attach_probes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.aggregate.results import Part, Result
+    from usdt.engine.aggregate.results import Part
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
     from usdt.engine.api.attach import StackNames
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("Aggregate", "Histogram")
 
 V_co = TypeVar("V_co", covariant=True)
+_NAMELESS = frozenset((int, str))  # types of parts of keys that are shown as they are
 
 
 class Histogram(Mapping[tuple[int | None, int | None], int]):
@@ -150,12 +151,26 @@ class Aggregate(Mapping[Any, V_co]):
                 return self._read()
 
     def _read(self) -> dict[Any, V_co]:
-        values: dict[Any, Value] = {}
-        for result in self._results.of(self._session.read()):
-            key = self._key(result)  # stacks of different files may have the same text
-            known = values.get(key)
-            values[key] = result.value if known is None else known.plus(result.value)
+        values = self._plain_values()
+        if values is not None:
+            return {key: self._value(values.pop(key)) for key in _by_count(values)}
+        values = {}
+        for result in self._results.of(self._session.each()):
+            # Stacks of different files may have the same text.
+            _add(
+                values, self._key(result.probe, [_plain(part) for part in result.key]), result.value
+            )
         return {key: self._value(value) for key, value in values.items()}
+
+    def _plain_values(self) -> dict[Any, Value] | None:
+        # The values by keys that need no name: numbers and text. None if there are others.
+        values: dict[Any, Value] = {}
+        label = self._results.labels()
+        for row in self._session.each():
+            if not _NAMELESS.issuperset(map(type, row.key)):
+                return None
+            _add(values, self._key(label(row.source), row.key), row.value)
+        return values
 
     @property
     def probes(self) -> tuple[str, ...]:
@@ -203,10 +218,9 @@ class Aggregate(Mapping[Any, V_co]):
                         pass
                     self._final = self.snapshot(), self.lost
 
-    def _key(self, result: Result) -> Any:
-        parts = [_plain(part) for part in result.key]
+    def _key(self, probe: str, parts: Sequence[Any]) -> Any:
         if self._several or not parts:
-            parts.insert(0, result.probe)
+            parts = probe, *parts
         return parts[0] if len(parts) == 1 else tuple(parts)
 
     def _value(self, value: Value) -> Any:
@@ -218,6 +232,21 @@ class Aggregate(Mapping[Any, V_co]):
             return Histogram({spread.buckets.edges(n): counts[n] for n in sorted(counts)}, value)
         counted = enumerate(value.buckets)
         return Histogram({buckets.edges(index): n for index, n in counted if n}, value)
+
+
+def _add(values: dict[Any, Value], key: Any, value: Value) -> None:
+    known = values.get(key)
+    values[key] = value if known is None else known.plus(value)
+
+
+def _by_count(values: Mapping[Any, Value]) -> list[Any]:
+    # The keys, that with the most hits last.
+    try:
+        keys = sorted(values)
+    except TypeError:  # numbers and text
+        keys = sorted(values, key=str)
+    keys.sort(key=lambda key: values[key].count)
+    return keys
 
 
 def _plain(part: Part) -> Any:
