@@ -107,7 +107,7 @@ packages:  # what tests need of the system: installed as root, named otherwise
 
 testbins: $(STAMP) packages  ## the C and C++ programs with probes that tests trace
 	@if echo '#include <sys/sdt.h>' | gcc -E -x c - >/dev/null 2>&1; then \
-		echo 'testbins: make'; $(MAKE) -s $(JOBS) -C testbins all cross PYTHON='$(CURDIR)/$(VENV)/bin/python'; \
+		echo 'testbins: make'; tools/fixtures.sh $(MAKE) -s $(JOBS) all cross PYTHON='$(CURDIR)/$(VENV)/bin/python'; \
 	else echo 'testbins: skipped, no gcc or no sys/sdt.h'; fi
 
 fuzz: $(STAMP)  ## mutated inputs for every parser; FUZZ_ARGS='--seconds 3600 --seed 7 dwarf'
