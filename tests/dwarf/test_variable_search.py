@@ -309,3 +309,55 @@ def test_of_many_units_with_a_name_the_first_are_read_in_large_files(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache.3"))
     found = _meanings(program, ("Owner::member",), ("main",))
     assert [*found.values()] == [None]
+
+
+MEMBERS = """
+struct Owner { static const int limit = 7; static int counted; int width; };
+namespace shop { const int limit = 8; }
+"""
+
+
+def test_a_class_tells_which_members_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "all.h").write_text(MEMBERS)
+    (tmp_path / "one.cc").write_text(
+        '#include "all.h"\nint one(Owner *o) { return o->width + o->limit + shop::limit; }'
+    )
+    (tmp_path / "main.cc").write_text("int one(void *); int absent; int main() { return 0; }")
+    command = [need_program("g++"), "-g", "-gdwarf-4", "main.cc", "one.cc"]
+    compile_in(tmp_path, command)
+    program = tmp_path / "a.out"
+    names = ("Owner::limit", "Owner::counted", "Owner::absent", "shop::limit", "shop::absent")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "indexed"))
+    expected = _meanings(program, names, ("main",), indexed=True)
+    monkeypatch.setattr(type_search, "_MIN_LARGE", 0)
+    _without_index(monkeypatch, tmp_path / "cache.1")
+    assert _meanings(program, names, ("main",)) == expected
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache.2"))
+    with monkeypatch.context() as patch:
+        patch.setattr(TypeSearch, "units_with_variables", None)  # nothing is searched
+        assert [*_meanings(program, ("Owner::absent",), ("main",)).values()] == [None]
+        with pytest.raises(TypeError):
+            _meanings(program, ("shop::absent",), ("main",))
+    monkeypatch.setattr(TypeSearch, "check_complete", None)  # what is found ends the search
+    found = _meanings(program, ("shop::limit",), ("main",))
+    assert found["shop::limit", "main"] == expected["shop::limit", "main"] is not None
+    with pytest.raises(TypeError):
+        _meanings(program, ("shop::Owner",), ("main",))
+
+
+def test_a_search_that_was_interrupted_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one.cc").write_text("namespace shop { extern const int limit = 8; }")
+    (tmp_path / "main.cc").write_text("namespace shop { const int limit = 9; } int main() {}")
+    compile_in(tmp_path, [need_program("g++"), "-g", "main.cc", "one.cc"])
+    _without_index(monkeypatch, tmp_path / "cache")
+    with ElfFile(str(tmp_path / "a.out")) as elf, DebugInfo.of(elf) as info:
+        search = info._variable_search
+        with monkeypatch.context() as patch:
+            patch.setattr(type_search, "_MAX_HITS", -1)
+            with pytest.raises(NotSearchable):
+                search.by_name("shop::limit")
+        assert search.by_name("shop::limit")

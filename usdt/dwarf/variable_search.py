@@ -7,8 +7,8 @@ without a symbol are searched as bytes, as types are.
 
 from __future__ import annotations
 
+import itertools
 import struct
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from usdt.base.text import encoded, most_alike
@@ -18,6 +18,7 @@ from usdt.dwarf.types.variables import location_of
 from usdt.dwarf.units.constants import Op, Tag, VariableKind
 from usdt.dwarf.units.dies import Die
 from usdt.dwarf.units.errors import DAMAGE
+from usdt.dwarf.units.scopes import ANONYMOUS
 from usdt.elf.format import SHT_SYMTAB, STT_OBJECT, STT_TLS
 from usdt.elf.symbol_table import SymbolTable
 
@@ -42,6 +43,12 @@ _NO_VARIABLES = ("_ZZ", "_ZG", "_ZT")  # of functions, guards, virtual tables
 _LOCATED, _UNLOCATED = VariableKind.LOCATED, VariableKind.UNLOCATED
 
 
+class _Likely(NamedTuple):
+    # The units that may have a variable: those that were found, and a search for more.
+    known: list[tuple[int, UnitHeader]]
+    more: Iterator[tuple[int, UnitHeader]]
+
+
 class _Found(NamedTuple):
     located: tuple[DiePosition, ...] = ()
     unlocated: tuple[DiePosition, ...] = ()
@@ -60,7 +67,8 @@ class VariableSearch:
         self._main = files.main
         self._search = search
         self._found: dict[str, _Found] = {}
-        self._likely: dict[str, dict[int, UnitHeader]] = {}
+        self._likely: dict[str, _Likely] = {}
+        self._classes: dict[str, Die | None] = {}
 
     def by_symbol(self, name: str) -> tuple[DiePosition, ...]:
         """Return the positions of the variables of a qualified name that have a symbol.
@@ -134,7 +142,7 @@ class VariableSearch:
         last = name.rpartition("::")[2]
         plain = [one for one in names if "." not in one and not one.startswith(_NO_VARIABLES)]
         mangled = f"{len(encoded(last))}{last}E"  # the same name in another scope
-        same = islice((one for one in plain if mangled in one), _MAX_NEAR)
+        same = itertools.islice((one for one in plain if mangled in one), _MAX_NEAR)
         alike = dict.fromkeys((*same, *most_alike(last, plain, _MAX_NEAR)))
         found = [*map(demangle, alike)]
         self._files.answers.put(f"{_NEAR}{name}", *found)
@@ -216,17 +224,47 @@ class VariableSearch:
         self._search.check_searchable(name)
         last = name.rpartition("::")[2]  # the same in all scopes around a function
         absent = self._search.is_absent(last if "<" in name else name)
-        self._search.check_complete()
         if absent:
+            self._search.check_complete()
+        if absent or self._lacks_member(name):
             return _Found()
-        if last not in self._likely:
-            self._likely[last] = self._search.units_with_variables(last)
-        for number, header in self._likely[last].items():
+        for number, header in self._units_with(last):
             names = self._search.names_in(number, header)
             found = [names.get(f"{kind.value}{name}") for kind in (_LOCATED, _UNLOCATED)]
             if any(found):
                 return _Found(*(() if one is None else (one,) for one in found))
+        self._search.check_complete()
         return _Found()
+
+    def _lacks_member(self, name: str) -> bool:
+        # True if the class of a name describes all of its members, and none of them is this one.
+        owner, _, last = name.rpartition("::")
+        outer = owner.removesuffix(f"::{ANONYMOUS}")  # a class has no namespace inside
+        if not owner or "<" in name or ANONYMOUS in outer or not self.is_large:
+            return False
+        if outer not in self._classes:
+            self._classes[outer] = self._search.early_class(outer)
+        found = self._classes[outer]
+        if found is None:
+            return False
+        return outer != owner or all(one.text() != last for one in found.children())
+
+    def _units_with(self, last: str) -> Iterator[tuple[int, UnitHeader]]:
+        # Searches no further than it is asked to.
+        if last not in self._likely:
+            self._likely[last] = _Likely([], self._search.units_with_variables(last))
+        known, more = self._likely[last]
+        for number in itertools.count():
+            if number == len(known):
+                try:
+                    found = next(more, None)
+                except BaseException:  # it would seem to have come to its end
+                    del self._likely[last]
+                    raise
+                if found is None:
+                    return
+                known.append(found)
+            yield known[number]
 
 
 class KnownVariables:

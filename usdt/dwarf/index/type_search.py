@@ -36,6 +36,8 @@ _MAX_WHOLE = 32  # strings that are a name or a part of it
 _MAX_HITS = 1 << 18  # places with the bytes of a name
 _MAX_PARTS = 16  # of a qualified name
 _MAX_SEARCHED = 1 << 30  # bytes of .debug_info; after them an index costs less
+_MAX_SECTION = 1 << 63  # bytes
+_MAX_EARLY = 16 << 20  # bytes of the first units
 _MAX_READ = 32 << 20  # bytes of units; likewise
 _MAX_LIKELY = 24 << 20  # bytes of units with variables that may be the one that is meant
 _MAX_LIKELY_IN_LARGE = 6 << 20  # the same of large files, where the other units are left out
@@ -178,11 +180,33 @@ class TypeSearch:
                     return True
         return False
 
-    def _looked_for(self, kinds: Sequence[TypeKind], name: str, patterns: list[bytes]) -> bool:
+    def early_class(self, name: str) -> Die | None:
+        """Return the class of a qualified name that one of the first units defines.
+
+        None means nothing: another unit may define it.
+
+        Raises:
+            NotSearchable: only the index tells.
+        """
+        self.check_searchable(name)
+        patterns, _ = self._few_patterns(name)
+        if not self._looked_for((TypeKind.STRUCT,), name, patterns, _MAX_EARLY):
+            return None
+        position = self._found.get(f"{TypeKind.STRUCT.value}{name}")
+        die = None if position is None else Die(*self._files.locate(position), self._files.follow)
+        return None if die is None or At.DECLARATION in die else die
+
+    def _looked_for(
+        self,
+        kinds: Sequence[TypeKind],
+        name: str,
+        patterns: list[bytes],
+        most: int = _MAX_SECTION,
+    ) -> bool:
         # True if the unit was found that tells.
         letters = frozenset(one.value for one in _wanted(kinds))
         data = self._main.sections[".debug_info"]
-        for at in self.positions(patterns):
+        for at in self.positions(patterns, most):
             number, header = self.unit_at(at)
             if number not in self._units:
                 if not self._names_of(header).may_define(data, at, letters):
@@ -309,8 +333,12 @@ class TypeSearch:
             number += 1
         return agreed >= _MIN_WITNESSES
 
-    def positions(self, patterns: list[bytes]) -> Iterator[int]:
+    def positions(self, patterns: list[bytes], most: int = _MAX_SECTION) -> Iterator[int]:
         """Yield the positions of any of some patterns in ``.debug_info``, nearly sorted.
+
+        Args:
+            patterns: the bytes to search.
+            most: the search ends after this number of bytes.
 
         Raises:
             NotSearchable: the search has taken as long as the index would.
@@ -319,7 +347,7 @@ class TypeSearch:
         data = sections[".debug_info"]
         overlap = max(map(len, patterns)) - 1
         hits = 0
-        for start in range(0, len(data), PIECE):
+        for start in range(0, min(len(data), most), PIECE):
             piece = bytes(data[start : start + PIECE + overlap])
             self._searched += len(piece)
             self._files.answers.note_cost(len(piece))
@@ -367,8 +395,8 @@ class TypeSearch:
             self._read_unit(number, header)
         return self._units[number]
 
-    def units_with_variables(self, name: str) -> dict[int, UnitHeader]:
-        """Return the units that may have a variable of an unqualified name.
+    def units_with_variables(self, name: str) -> Iterator[tuple[int, UnitHeader]]:
+        """Yield the units that may have a variable of an unqualified name, nearly sorted.
 
         In large files, those are the first of many: a constant of a header is in most of them, and
         what is none is a member that all units declare. Of many strings that end with the name,
@@ -382,7 +410,7 @@ class TypeSearch:
             raise NotSearchable("a name that ends many strings")
         data = self._main.sections[".debug_info"]
         letters = frozenset(one.value for one in VariableKind)
-        found: dict[int, UnitHeader] = {}
+        found: set[int] = set()
         tables: dict[int, NamesAt] = {}
         size = 0
         for at in self.positions(patterns):
@@ -393,13 +421,13 @@ class TypeSearch:
             if table not in tables:
                 tables[table] = NamesAt(self._abbreviations.variables(table, header.encoding))
             if tables[table].may_define(data, at, letters):
-                found[number] = header
+                found.add(number)
                 size += header.end - header.at
-                if self.is_large and size > _MAX_LIKELY_IN_LARGE:
-                    break
                 if not self.is_large and size > _MAX_LIKELY:
                     raise NotSearchable("many units with a variable of the name")
-        return dict(sorted(found.items()))
+                yield number, header
+                if self.is_large and size > _MAX_LIKELY_IN_LARGE:
+                    return
 
     def _names_of(self, header: UnitHeader) -> NamesAt:
         found = self._tables.get(header.at)
