@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fixtures import Fixture
 
-    from usdt.engine.aggregate.session import Row
+    from usdt.engine.aggregate.rows import Rows
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.output.formatters.event_records import Event
     from usdt.engine.runtime.session import Lost
@@ -112,7 +112,7 @@ def beside_a_trace(
 
 def aggregated(
     program: Fixture, aggregation: Aggregation, probes: Sequence[str], traced: Sequence[str]
-) -> tuple[list[Row], list[Lost], list[Event]]:
+) -> tuple[Rows, list[Lost], list[Event]]:
     """The same in this process: results, what was missed, and the events of a trace."""
     requests = [parse_probe(text) for text in probes]
     made: list[AggregateSession] = []

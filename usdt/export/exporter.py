@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
-    from usdt.engine.aggregate.session import Row
+    from usdt.engine.aggregate.rows import Row
     from usdt.export.config import Config, Metric, SpanSource
     from usdt.export.endpoints import Endpoint, Otlp
     from usdt.export.formats.otlp import Messages

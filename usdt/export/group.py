@@ -13,7 +13,7 @@ from usdt.export.attached import Attachment, Standing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from usdt.engine.aggregate.session import Row
+    from usdt.engine.aggregate.rows import Row
     from usdt.engine.compiler.codegen.model import TaskFilter
     from usdt.export.config import Metric
     from usdt.export.programs import Programs

@@ -10,7 +10,7 @@ from usdt.engine.output.truncated import mark_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from usdt.engine.aggregate.session import Row
+    from usdt.engine.aggregate.rows import Row
     from usdt.engine.aggregate.values import Value
     from usdt.export.config import Metric
 

@@ -47,8 +47,11 @@ def cut(text: str, width: int) -> str:
 
 def padded(text: str, width: int) -> str:
     """Return a text of exactly ``width`` columns: cut, or with blanks behind it."""
-    text = cut(text, width)
-    return text + " " * (width - columns(text))
+    taken = columns(text)
+    if taken > width:
+        text = cut(text, width)
+        taken = columns(text)
+    return text + " " * (width - taken)
 
 
 def fitted(widths: Sequence[int], room: int, least: int = 8) -> list[int]:

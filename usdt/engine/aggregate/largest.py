@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.keys import KeyLayout
     from usdt.engine.aggregate.spec import Aggregation
 
-__all__ = ("Largest", "are_distinct", "hits_of", "largest")
+__all__ = ("Largest", "are_distinct", "hits_in", "hits_of", "largest")
 
 # Columns of which different bytes are different values.
 _PLAIN = (
@@ -67,7 +67,7 @@ def largest(table: Map, aggregation: Aggregation, number: int) -> Largest:
     found: list[tuple[int, bytes, bytes]] = []
     entries = total = most_of_others = 0
     for keys, values in table.batches():
-        hits = _hits(values, size, aggregation)
+        hits = hits_in(values, size, aggregation)
         entries += len(hits) - hits.count(0)
         total += sum(hits)
         least = found[0][0] if len(found) == number else 1
@@ -89,11 +89,17 @@ def largest(table: Map, aggregation: Aggregation, number: int) -> Largest:
 
 def hits_of(table: Map, aggregation: Aggregation) -> int:
     """Return the hits of all entries."""
-    return sum(sum(_hits(values, table.value_size, aggregation)) for _, values in table.batches())
+    return sum(sum(hits_in(values, table.value_size, aggregation)) for _, values in table.batches())
 
 
-def _hits(values: bytes, size: int, aggregation: Aggregation) -> list[int]:
-    # The hits of each value: of all CPUs, and of all buckets where there is no count.
+def hits_in(values: bytes, size: int, aggregation: Aggregation) -> list[int]:
+    """Return the hits of each of some values: of all CPUs, and of all buckets without a count.
+
+    Args:
+        values: the values, one after the other.
+        size: the bytes of each.
+        aggregation: what was aggregated.
+    """
     words = array("Q")
     words.frombytes(values)
     one, step = value_size(aggregation) // 8, size // 8

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
+from array import array
+from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from usdt.arch.locations import Unreadable
 from usdt.base.errors import TracingError
 from usdt.base.frozen import frozen, replace
 from usdt.engine.aggregate.columns import columns
 from usdt.engine.aggregate.keys import Address, CgroupId, PythonStack, Stack
+from usdt.engine.aggregate.rows import PlainRows
 from usdt.engine.compiler.value_names import NamedNumber
 from usdt.engine.language.tree import StackKind
 from usdt.engine.output.cgroup_names import json_text, plain_text
@@ -29,18 +32,29 @@ from usdt.engine.output.stacks import (
 from usdt.engine.output.truncated import mark_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 
     from usdt.engine.aggregate.columns import Column
     from usdt.engine.aggregate.planning import Source
-    from usdt.engine.aggregate.session import AggregateSession, Row
+    from usdt.engine.aggregate.rows import Row
+    from usdt.engine.aggregate.session import AggregateSession
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.aggregate.values import Value
     from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.frames import Frame
     from usdt.engine.output.stacks import StackResolver
 
-__all__ = ("LeftOut", "Part", "Result", "Results", "frames_part", "order", "order_by", "top_of")
+__all__ = (
+    "LeftOut",
+    "Part",
+    "PlainResults",
+    "Result",
+    "Results",
+    "frames_part",
+    "order",
+    "order_by",
+    "top_of",
+)
 
 _KEY = "key"  # of --sort
 _SYNONYMS = {"total": "sum", "sum": "total"}
@@ -138,18 +152,24 @@ class Results:
         self._requests = requests
         self._resolver = resolver
 
-    def of(self, rows: Iterable[Row], sort: str | None = None) -> list[Result]:
+    def of(self, rows: Iterable[Row], sort: str | None = None) -> Sequence[Result]:
         """Return the results of some rows, the largest last.
 
-        The same stack of several processes is one result, wherever their files are mapped.
+        The same stack of several processes is one result, wherever their files are mapped. Results
+        of plain rows are made each time that one of them is asked for.
 
         Args:
             rows: the rows.
             sort: the column to sort by; by default the count.
         """
-        merged: dict[Hashable, Result] = {}
         label_of = self.labels()
         names = [item.text for item in self._session.aggregation.keys.items]
+        if isinstance(rows, PlainRows):
+            label = label_of(rows.layout.source)
+            make = functools.partial(self._plain_result, label, names)
+            rank = None if sort is None else order(self._session.aggregation, sort)
+            return PlainResults(rows, make, rank)
+        merged: dict[Hashable, Result] = {}
         for row in rows:
             label = label_of(row.source)
             key = tuple(map(self._part, names, row.key))
@@ -160,6 +180,9 @@ class Results:
             else:
                 merged[same] = replace(known, value=known.value.plus(row.value))
         return sorted(merged.values(), key=order(self._session.aggregation, sort))
+
+    def _plain_result(self, label: str, names: Sequence[str], row: Row) -> Result:
+        return Result(label, row.source.probe, tuple(map(self._part, names, row.key)), row.value)
 
     def labels(self) -> Callable[[Source], str]:
         """Return a function that returns the name of a source's results."""
@@ -221,6 +244,60 @@ class Results:
         return frames_part(name, frames, StackKind.PYTHON)
 
 
+class PlainResults(Sequence[Result]):
+    """The results of plain rows, in order; each is made when it is asked for.
+
+    Args:
+        rows: the rows.
+        make: makes the result of a row.
+        rank: what results are sorted by; None: their hits, then their keys.
+        ranked: the indices of the rows in order, if they are known.
+    """
+
+    def __init__(
+        self,
+        rows: PlainRows,
+        make: Callable[[Row], Result],
+        rank: Callable[[Result], Any] | None = None,
+        ranked: Sequence[int] | None = None,
+    ) -> None:
+        self.rows = rows
+        self._make = make
+        self.ranked = self._order(rank) if ranked is None else ranked
+
+    def _order(self, rank: Callable[[Result], Any] | None) -> Sequence[int]:
+        rows = self.rows
+        if rank is not None:
+            ranks = [rank(self._make(row)) for row in rows]
+            return array("I", sorted(range(len(rows)), key=ranks.__getitem__))
+        # By hits, and by text where they are equal, as by :func:`order`.
+        integers = rows.integers()
+        texts = [*map(str, integers)] if integers is not None else [*map(self._text, rows)]
+        found = sorted(range(len(rows)), key=texts.__getitem__)
+        found.sort(key=rows.hits.__getitem__)
+        return array("I", found)
+
+    def _text(self, row: Row) -> str:
+        return _key_text(self._make(row))
+
+    def __len__(self) -> int:
+        return len(self.ranked)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PlainResults: ...
+
+    def __getitem__(self, index: int | slice) -> Result | PlainResults:
+        if isinstance(index, slice):
+            return PlainResults(self.rows, self._make, ranked=self.ranked[index])
+        return self._make(self.rows.row(self.ranked[index]))
+
+    def __iter__(self) -> Iterator[Result]:
+        return map(self._make, map(self.rows.row, self.ranked))
+
+
 def frames_part(name: str, frames: list[Frame], kind: StackKind) -> Part:
     """Return a stack as a part of a key."""
     return Part(
@@ -272,8 +349,11 @@ def order_by(
 
 def _rank(result: Result, first: Any) -> tuple[Any, ...]:
     # The rest keeps the order of equal results the same in every reading.
-    key = ",".join(part.json for part in result.key)
-    return first, result.value.count, result.probe, key
+    return first, result.value.count, result.probe, _key_text(result)
+
+
+def _key_text(result: Result) -> str:
+    return ",".join(part.json for part in result.key)
 
 
 def _known_last(number: float | None) -> tuple[bool, float]:

@@ -12,7 +12,6 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.errors import SyscallError, TracingError
-from usdt.base.frozen import frozen
 from usdt.bpf import features
 from usdt.bpf._uapi import MapType
 from usdt.bpf.maps import Map, MapSpec, possible_cpus
@@ -30,6 +29,7 @@ from usdt.engine.aggregate.keys import HEADER, PythonStack
 from usdt.engine.aggregate.largest import are_distinct, hits_of, largest
 from usdt.engine.aggregate.pairs import Pairing
 from usdt.engine.aggregate.planning import AggregatePlanner, Source
+from usdt.engine.aggregate.rows import PlainRows, Row, hits_of_rows
 from usdt.engine.aggregate.stack_keys import StackKeys
 from usdt.engine.aggregate.values import (
     GROUP,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from usdt.engine.aggregate.largest import Largest
     from usdt.engine.aggregate.pairs import UnpairedCounts
     from usdt.engine.aggregate.planning import ResultColumns
+    from usdt.engine.aggregate.rows import Rows
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.compiler.codegen.model import ProgramVariant, TaskFilter
     from usdt.engine.compiler.limits import UnwindMethod
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from usdt.engine.runtime.attach.requests import AttachFailure, AttachRequest
     from usdt.engine.walks.walked import StackAddresses
 
-__all__ = ("AggregateSession", "Row")
+__all__ = ("AggregateSession",)
 
 # Rows of a per-CPU array of counts, in addition to those of the first probe's sites
 _ROWS = 1 << 14
@@ -73,15 +74,6 @@ _SHARED = 64  # bytes: larger values are shared by all CPUs if the kernel allows
 # Groups of buckets for each key: the values of each CPU have groups of their own.
 _FEWEST_GROUPS, _MOST_GROUPS = 6, 24
 _MANY_GROUPS = 1 << 20  # most in all, unless there are more keys
-
-
-@frozen
-class Row:
-    """One result: the aggregated value of one probe and one key."""
-
-    source: Source
-    key: tuple[Any, ...]
-    value: Value
 
 
 _RowKey = tuple[Source, tuple[Any, ...]]
@@ -328,13 +320,21 @@ class AggregateSession(BpfSession):
         """Return every attached probe that has results, in the order found."""
         return self._aggregates.sources()
 
-    def read(self, *, distributions: bool = True) -> list[Row]:
+    def read(self, *, distributions: bool = True) -> Rows:
         """Return all results so far, unordered.
 
         With intervals and keys, these are the results of the current interval. ``distributions``
         says whether the values have percentiles, if they were requested.
         """
+        plain = self.read_plain()
+        if plain is not None:
+            return plain
         return _rows(self._read_epoch(self._epoch, distributions=distributions))
+
+    def read_plain(self) -> PlainRows | None:
+        """Return what :meth:`read` returns if each entry of the map is a result, else None."""
+        layout = self._plain_layout()
+        return None if layout is None else PlainRows(self._maps[VALUES], layout, self.aggregation)
 
     def each(self) -> Iterator[Row]:
         """Yield what :meth:`read` returns, as it is read; several results may have one key."""
@@ -351,19 +351,15 @@ class AggregateSession(BpfSession):
         aggregation = self.aggregation
         if aggregation.keyed and not aggregation.intervals and VALUES in self._maps:
             return hits_of(self._maps[VALUES], aggregation)
-        return sum(row.value.count for row in self.read(distributions=False))
+        return hits_of_rows(self.read(distributions=False))
 
     def read_largest(self, number: int) -> tuple[list[Row], Largest] | None:
         """Return the results with the most hits so far, and what the others are.
 
         None if only :meth:`read` can tell: entries of the map may be parts of one result.
         """
-        layouts, aggregation = self._aggregates.layouts, self.aggregation
-        plain = aggregation.keyed and not aggregation.intervals and aggregation.resolution is None
-        if not plain or len(layouts) != 1 or VALUES not in self._maps or GROUPS in self._maps:
-            return None
-        (layout,) = layouts
-        if not are_distinct(layout.keys):
+        layout, aggregation = self._plain_layout(), self.aggregation
+        if layout is None:
             return None
         found = largest(self._maps[VALUES], aggregation, number)
         rows = [
@@ -371,6 +367,14 @@ class AggregateSession(BpfSession):
             for k, v in found.entries
         ]
         return rows, found
+
+    def _plain_layout(self) -> ResultColumns | None:
+        # The layout of all entries of the map, if each of them is a result of its own.
+        layouts, aggregation = self._aggregates.layouts, self.aggregation
+        plain = aggregation.keyed and not aggregation.intervals and aggregation.resolution is None
+        if not plain or len(layouts) != 1 or VALUES not in self._maps or GROUPS in self._maps:
+            return None
+        return layouts[0] if are_distinct(layouts[0].keys) else None
 
     def read_interval(self) -> list[Row]:
         """Return the results since the last call, and start the next interval."""

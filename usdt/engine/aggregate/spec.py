@@ -220,6 +220,11 @@ class Aggregation:
         return None if self.resolution is None else LogLinear(self.resolution)
 
     @property
+    def counts_alone(self) -> bool:
+        """Whether values are numbers of hits and nothing else."""
+        return not self.stats and self.buckets is None and self.resolution is None
+
+    @property
     def weighted(self) -> bool:
         """Whether a result weighs what its sum is, not how many hits it has."""
         return self.pair is not None or (self.stats and self.buckets is None)

@@ -198,7 +198,7 @@ def unpack(
         signed: whether the numbers are signed.
         spread: the buckets of all distributions, by number; None: they were not read.
     """
-    if not aggregation.stats and aggregation.buckets is None and aggregation.resolution is None:
+    if aggregation.counts_alone:
         return Value(sum(struct.unpack(f"={len(data) // 8}Q", data)))  # the hits of each CPU
     size = value_size(aggregation)
     parts = [

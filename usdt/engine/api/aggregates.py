@@ -150,7 +150,10 @@ class Aggregate(Mapping[Any, V_co]):
             with without_collector():
                 return self._read()
 
-    def _read(self) -> dict[Any, V_co]:
+    def _read(self) -> dict[Any, Any]:
+        counts = self._counts_of_integers()
+        if counts is not None:
+            return counts
         values = self._plain_values()
         if values is not None:
             return {key: self._value(values.pop(key)) for key in _by_count(values)}
@@ -161,6 +164,18 @@ class Aggregate(Mapping[Any, V_co]):
                 values, self._key(result.probe, [_plain(part) for part in result.key]), result.value
             )
         return {key: self._value(value) for key, value in values.items()}
+
+    def _counts_of_integers(self) -> dict[Any, Any] | None:
+        # Hits by keys that are integers, without an object for what is known of each.
+        if self._several or not self._aggregation.counts_alone:
+            return None
+        rows = self._session.read_plain()
+        integers = None if rows is None else rows.integers()
+        if rows is None or integers is None:
+            return None
+        order = sorted(range(len(rows)), key=integers.__getitem__)
+        order.sort(key=rows.hits.__getitem__)
+        return {integers[at]: rows.hits[at] for at in order}
 
     def _plain_values(self) -> dict[Any, Value] | None:
         # The values by keys that need no name: numbers and text. None if there are others.

@@ -52,6 +52,8 @@ def result_line(
     which = f'"probe": {quote(result.name)}, '
     if result.probe != result.name:
         which += f'"request": {quote(result.probe)}, '
+    if aggregation.counts_alone:
+        return f'{{{head}{which}{key}"count": {result.value.count}}}\n'
     numbers = json.dumps(_numbers(result.value, aggregation, fine=fine))[1:-1]
     return f"{{{head}{which}{key}{numbers}}}\n"
 

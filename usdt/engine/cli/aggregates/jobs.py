@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from usdt.base.frozen import replace
@@ -17,9 +18,10 @@ from usdt.engine.aggregate.output.json import (
     pairs_line,
     result_line,
 )
-from usdt.engine.aggregate.output.text import folded_lines, histograms, table
+from usdt.engine.aggregate.output.text import folded_lines, histograms, table_lines
 from usdt.engine.aggregate.results import LeftOut, Results, top_of
-from usdt.engine.aggregate.session import AggregateSession, Row
+from usdt.engine.aggregate.rows import PlainRows, Row, hits_of_rows
+from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import is_pattern
 from usdt.engine.aggregate.values import NONE, total
 from usdt.engine.cli.aggregates.live_display import LiveDisplay
@@ -30,10 +32,11 @@ from usdt.engine.output.wall_clock import iso_time, time_of_day
 from usdt.engine.run.attach import uprobe_method
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from usdt.base.terminal.look import Look
     from usdt.engine.aggregate.results import Result
+    from usdt.engine.aggregate.rows import Rows
     from usdt.engine.aggregate.spec import Aggregation
     from usdt.engine.cli.options import CommandOptions
     from usdt.engine.compiler.codegen.model import TaskFilter
@@ -133,7 +136,7 @@ class AggregateJob:
         if draws:
             self.drawn = time.monotonic()
             self._draw(rows)
-        return count is not None and sum(row.value.count for row in rows) >= count
+        return count is not None and hits_of_rows(rows) >= count
 
     def hits(self) -> int:
         """Return the number of hits so far."""
@@ -156,17 +159,20 @@ class AggregateJob:
         self._report_losses(lost)
         return closing_line(self.total, lost)
 
-    def _last_rows(self) -> tuple[list[Row], LeftOut]:
+    def _last_rows(self) -> tuple[Rows, LeftOut]:
         # The rows at the end, and what was left out of a million before anybody looks at it.
         top = self.aggregate.top
         largest = self.aggregates.read_largest(top) if top and not self.aggregate.sort else None
         if largest is None:
-            return [*self.aggregates.read(), *self._zeros()], LeftOut()
+            rows, zeros = self.aggregates.read(), self._zeros()
+            return [*rows, *zeros] if zeros else rows, LeftOut()
         rows, found = largest
         return rows, LeftOut(found.others, found.hits, found.most)
 
-    def _count(self, rows: list[Row]) -> None:
-        self.total += sum(row.value.count for row in rows)
+    def _count(self, rows: Rows) -> None:
+        self.total += hits_of_rows(rows)
+        if isinstance(rows, PlainRows):
+            return  # without percentiles
         spreads = (row.value.distribution for row in rows)
         self.unplaced += sum(spread.unplaced for spread in spreads if spread is not None)
 
@@ -190,19 +196,19 @@ class AggregateJob:
         # What marks an interval of --align that the beginning or the end of the run has cut.
         return "  (partial)" if self.aggregate.align and self.schedule.partial else ""
 
-    def _write(self, rows: list[Row], beyond: LeftOut | None = None) -> None:
+    def _write(self, rows: Rows, beyond: LeftOut | None = None) -> None:
         if self.options.output.pictures is not None:
             self._draw_stacks(rows)
-        elif lines := self._lines(rows, self.output.look, beyond or LeftOut()):
-            self.output.write(lines)
+        else:
+            self.output.write_all(self._lines(rows, self.output.look, beyond or LeftOut()))
 
-    def _draw_stacks(self, rows: list[Row]) -> None:
+    def _draw_stacks(self, rows: Rows) -> None:
         from usdt.engine.cli.pictures.output import PictureOutput  # noqa: PLC0415 - few runs
 
         if isinstance(self.output, PictureOutput):
             self.output.add_results(self._shown(rows)[0], self.aggregation, self._what())
 
-    def _shown(self, rows: list[Row]) -> tuple[Sequence[Result], LeftOut]:
+    def _shown(self, rows: Rows) -> tuple[Sequence[Result], LeftOut]:
         results = Results(self.aggregates, self.requests, self.resolver)
         settings = self.options.output
         stacks = settings.folded or settings.pictures is not None
@@ -212,7 +218,8 @@ class AggregateJob:
             say(notice)
         return found
 
-    def _lines(self, rows: list[Row], look: Look, beyond: LeftOut) -> list[str]:
+    def _lines(self, rows: Rows, look: Look, beyond: LeftOut) -> Iterable[str]:
+        # Lines are made as they are written: those of a million keys are 100 MiB.
         shown, left_out = self._shown(rows)
         left_out = left_out.plus(beyond)
         if self.options.output.folded:
@@ -222,12 +229,12 @@ class AggregateJob:
             when: dict[str, Any] = {
                 k: v for k, v in about.items() if k in ("time", "interval", "end", "partial")
             }
-            return [
-                *(result_line(one, self.aggregation, about, fine=self._fine) for one in shown),
-                *([left_out_line(left_out, when)] if left_out.keys else []),
-            ]
+            return chain(
+                (result_line(one, self.aggregation, about, fine=self._fine) for one in shown),
+                [left_out_line(left_out, when)] if left_out.keys else [],
+            )
         if self._tabular:
-            return table(shown, columns(self.aggregation), look)
+            return table_lines(shown, columns(self.aggregation), look)
         what = self._what()
         return histograms(shown, self.aggregation, what=what, fine=self._fine, look=look)
 
@@ -281,7 +288,7 @@ class AggregateJob:
             if source not in seen and not is_pattern(self.requests[source.request])
         ]
 
-    def _draw(self, rows: list[Row]) -> None:
+    def _draw(self, rows: Rows) -> None:
         width, height = self.display.size()
         shown = self._lines(rows, replace(self.output.look, width=width), LeftOut())
         lines = [cut(line.rstrip("\n"), width) + "\n" for line in shown]
@@ -294,7 +301,7 @@ class AggregateJob:
             return iso_time(seconds)
         return time_of_day(seconds, self.aggregate.interval)
 
-    def _observe(self, rows: list[Row]) -> None:
+    def _observe(self, rows: Rows) -> None:
         if self.aggregation.names or self.aggregation.cgroups:
             parts = (part for row in rows for part in row.key)
             pids = {part.pid for part in parts if isinstance(part, (Stack, Address)) and part.pid}
