@@ -280,6 +280,19 @@ def test_large_files_are_not_searched_for_constants_of_other_files(
     assert lost == {("depth", "main"), ("hidden", "main")}
 
 
+def test_a_global_path_finds_constants_of_other_files_in_large_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in LARGE.items():
+        (tmp_path / name).write_text(text)
+    compile_in(tmp_path, [need_program("g++"), "-O1", "-g", "-fPIC", *LARGE])
+    _without_index(monkeypatch, tmp_path / "cache")
+    monkeypatch.setattr(type_search, "_MIN_LARGE", 0)
+    found = _meanings(tmp_path / "a.out", ("depth", "::depth", "::absent"), ("main",))
+    values = {name: one and one.value for (name, _), one in found.items()}
+    assert values == {"depth": None, "::depth": 9, "::absent": None}
+
+
 DECLARED = "struct Owner { static int member; int x; }; int NAME(Owner *o) { return o->x; }"
 
 

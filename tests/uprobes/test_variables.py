@@ -13,6 +13,7 @@ from variable_programs import SCOPES, built
 
 from usdt.arch.locations import Address, Constant, Memory
 from usdt.base.errors import LanguageError
+from usdt.dwarf.index import type_search
 from usdt.engine.compiler.ir import Builtin, Deref
 from usdt.engine.compiler.plan import make_plan
 from usdt.engine.language import parse_items, parse_probe
@@ -78,6 +79,24 @@ def test_what_cannot_be_read_is_refused(items: str, said: str, typed: Path) -> N
         planned(typed, f"work({items})")
     assert said in str(caught.value)
     assert caught.value.text[caught.value.column :][:1] in ("&", *items.rpartition("&")[2][:1], "b")
+
+
+def test_an_unknown_name_in_a_large_file_may_need_its_path(
+    typed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    hint = "needs its path, as in ::countr or shop::countr, at column "
+    with pytest.raises(LanguageError) as small:
+        planned(typed, "work(countr)")
+    assert "needs its path" not in str(small.value)
+    monkeypatch.setattr(type_search, "_MIN_LARGE", 0)
+    with pytest.raises(LanguageError) as large:
+        planned(typed, "work(countr)")
+    assert hint in str(large.value)
+    assert str(large.value).endswith("; did you mean the variable counter?")
+    with pytest.raises(LanguageError) as path:
+        planned(typed, "work(::countr)")
+    assert "needs its path" not in str(path.value)
 
 
 _NOT_KNOWN = {

@@ -197,6 +197,11 @@ class DebugInfo(Closeable):
             self._raise_damage()
         return found
 
+    @property
+    def needs_paths(self) -> bool:
+        """True if :meth:`variable` finds constants of other source files only by their paths."""
+        return self._variables.needs_paths
+
     def variable_names(self, like: str) -> Iterator[str]:
         """Yield qualified names of variables that have an address.
 

@@ -94,10 +94,10 @@ class VariableFinder:
         """
         scope = self._scope(code)
         if name.startswith("::"):
-            return self._in_scopes([name.removeprefix("::")], scope)
+            return self._in_scopes([name.removeprefix("::")], scope, has_path=True)
         if name.startswith(_CRATE):
             full = f"{scope.prefixes[-2]}{name.removeprefix(_CRATE)}"
-            return self._in_scopes([full], scope)
+            return self._in_scopes([full], scope, has_path=True)
         if scope.function is not None and "::" not in name:
             found = self._local(name, scope.function)
             if found is not None:
@@ -109,6 +109,11 @@ class VariableFinder:
             for hidden in ("", f"{ANONYMOUS}::")
         ]
         return self._in_scopes(names, scope, has_path=bool(outer))
+
+    @property
+    def needs_paths(self) -> bool:
+        """True if :meth:`find` leaves out constants of other files whose name has no path."""
+        return self._variables.is_large and not self._variables.are_indexed
 
     def names_like(self, name: str) -> Iterator[str]:
         """Yield names of variables with an address: all, or those that are most like another."""

@@ -157,6 +157,12 @@ class Debug:
         """
         return self._info.variable(name, code)
 
+    def path_hint(self, name: str) -> str:
+        """Return a clause that an unknown name may need its path; "" if none would help."""
+        if "::" in name or not self._info.needs_paths:
+            return ""
+        return f"; a constant of another source file needs its path, as in ::{name} or shop::{name}"
+
     def variable_names(self, like: str) -> Iterator[str]:
         """Yield names of variables that have an address, with their paths.
 

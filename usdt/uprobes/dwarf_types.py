@@ -95,7 +95,8 @@ class DwarfTypeProvider(BtfTypes):
             near = closest_path(name, self.debug.variable_names(name))
         except BtfError:
             return ""
-        return f"; did you mean the variable {near}?" if near else ""
+        hint = self.debug.path_hint(name)
+        return f"{hint}; did you mean the variable {near}?" if near else hint
 
     def argument(self, argument: Argument, node: ArgumentValue) -> Node:
         """Return an argument with its type; an expression may compute it."""

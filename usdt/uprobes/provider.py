@@ -272,6 +272,7 @@ class FunctionRequest:
                 reason = variables.missing_debug
             else:
                 reason = _other_names(lacking[0], arguments[lacking[0]], parameters)
+            reason += "" if name == ALL_ARGUMENTS else variables.path_hint(name)
             raise self._unknown(name, reason, variables.near(name))
         if parameters is None and needs_members(self._items):
             start = self.text.items[0].expression.start if self.text.items else 0

@@ -105,6 +105,10 @@ class FileVariables(Closeable):
             known = [_path(one.name) for one in objects]
         return closest_path(name, known)
 
+    def path_hint(self, name: str) -> str:
+        """Return a clause that an unknown name may need its path; "" if none would help."""
+        return "" if self._debug is None else self._debug.path_hint(name)
+
     def _argument(self, name: str, code: int) -> Argument | None:
         found = None if self._debug is None else self._debug.variable(name, code)
         try:

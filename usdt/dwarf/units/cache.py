@@ -50,6 +50,8 @@ _SAMPLES = 64
 _SAMPLE = 1 << 16
 _SAMPLE_OF_SECTION = 1 << 12
 _SECTION = "section"  # the kind
+_TEMPORARY = ("/var/tmp", "/tmp")  # noqa: S108 - for files without a name
+_UNNAMED = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
 
 
 def _file_name(key: str, kind: str) -> str:
@@ -230,10 +232,11 @@ def _checked_length(descriptor: int, file: OpenFile, digest: bytes) -> int | Non
 
 
 class Draft:
-    """A section that is being decompressed into the cache's directory, in a file without a name.
+    """A section that is being decompressed into a file without a name.
 
     Args:
-        folder: descriptor of the directory, which is closed with the draft.
+        folder: descriptor of the cache's directory, which is closed with the draft; -1 if the file
+            is elsewhere and so ends with the draft.
         descriptor: the file.
 
     Attributes:
@@ -268,6 +271,8 @@ class Draft:
             key: the section's key.
             size: number of the section's bytes that were written.
         """
+        if self._folder.number < 0:
+            return
         name = _file_name(key, _SECTION)
         temporary = temporary_name(name)
         with contextlib.suppress(OSError, ElfError):
@@ -282,17 +287,22 @@ class Draft:
 
 
 def new_draft() -> Draft | None:
-    """Return an empty draft; None where the cache's directory or its file system allows none."""
+    """Return an empty draft; None where no directory allows one.
+
+    It is in the cache's directory. Where that is impossible, it is in one for temporary files, and
+    no later run finds it: in ``$TMPDIR``, else in ``/var/tmp``, which is a disk more often than
+    ``/tmp``.
+    """
     folder = open_cache_folder(OWN_FOLDERS)
-    if folder is None:
-        return None
-    try:
-        return Draft(
-            folder, os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
-        )
-    except OSError:
-        os.close(folder)
-        return None
+    if folder is not None:
+        try:
+            return Draft(folder, os.open(".", _UNNAMED, 0o600, dir_fd=folder))
+        except OSError:
+            os.close(folder)
+    for path in (os.environ.get("TMPDIR", ""), *_TEMPORARY):
+        with contextlib.suppress(OSError, ValueError):
+            return Draft(-1, os.open(path, _UNNAMED, 0o600))
+    return None
 
 
 # ------------------------------------------------------------ the size of all files
