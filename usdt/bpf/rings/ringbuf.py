@@ -72,6 +72,7 @@ DISCARD = 1 << 30
 HEADER = 8  # bytes before each record's body
 _LENGTH = DISCARD - 1
 _LARGEST = 1 << 31
+_FEW = 16  # words among which a loop finds the one that differs
 _POSITION: Literal["I", "Q"] = "Q" if KERNEL_WORD_SIZE == 8 else "I"
 _POSITIONS = (1 << 8 * KERNEL_WORD_SIZE) - 1
 TAKE = 4 << 20  # bytes copied at once and freed before the next are copied
@@ -153,19 +154,24 @@ def run_length(words: memoryview, start: int, stride: int, limit: int = 1 << 40)
     """Count the words from ``start`` in steps of ``stride`` that equal the first, up to ``limit``.
 
     The words are compared with those before them, in slices of growing length: a run of one costs
-    little, and C code compares a run of thousands. Programs may write them meanwhile: a word that
-    equals the first, which is committed, stays so, and is compared before those behind it.
+    little, and C code compares a run of thousands. Slices that differ are compared again in shorter
+    ones. Programs may write the words meanwhile: a word that equals the first, which is committed,
+    stays so, and is compared before those behind it.
     """
     first = words[start]
     total = min(limit, -(-(len(words) - start) // stride))
     if total < 2 or words[start + stride] != first:
         return 1
     run = width = 2
+    widest = total
     while run < total:
-        width = min(width * 4, total - run)
+        width = min(width * 4, widest, total - run)
         begin = start + run * stride
         column = words[begin : begin + width * stride : stride]
         if words[begin - stride : begin + (width - 1) * stride : stride] != column:
+            if width > _FEW:
+                widest = width // 4
+                continue
             # A program may have submitted the one that differed meanwhile: then all are equal.
             equal = next((i for i, word in enumerate(column.tolist()) if word != first), width)
             if equal < width:
