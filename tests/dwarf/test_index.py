@@ -11,8 +11,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 import pytest
-from debug_programs import CXX_SOURCE
-from debug_programs import copied as compiled
+from debug_programs import CXX_SOURCE, compiled
 from skips import need_program
 
 from usdt.dwarf.index import index

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from debug_programs import copied as compiled
+from debug_programs import compiled
 
 from usdt.dwarf.info import DebugInfo
 from usdt.dwarf.units import cache, sections

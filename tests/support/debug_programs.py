@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import subprocess
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +14,7 @@ from usdt.btf.types import Composite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from usdt.dwarf.info import DebugInfo
 
@@ -26,7 +24,6 @@ __all__ = (
     "Layout",
     "assembled",
     "compiled",
-    "copied",
     "gdb",
     "gdb_layouts",
     "layout",
@@ -153,20 +150,6 @@ def compiled(
         pytest.skip(f"this {compiler} lacks one of {' '.join(options)}")
     assert not done.returncode, done.stderr
     return folder / "program"
-
-
-def copied(folder: Path, compiler: str, *options: str, source: str = C_SOURCE) -> Path:
-    """The same, compiled once for all tests: each has a copy of one program."""
-    path = folder / "program"
-    path.write_bytes(_contents(compiler, options, source))
-    path.chmod(0o755)
-    return path
-
-
-@functools.cache
-def _contents(compiler: str, options: tuple[str, ...], source: str) -> bytes:
-    with TemporaryDirectory() as folder:
-        return compiled(Path(folder), compiler, *options, source=source).read_bytes()
 
 
 def assembled(folder: Path, abbreviations: str, entries: str, *, version: int = 4) -> Path:
