@@ -207,6 +207,14 @@ def test_signals_reach_a_command_of_a_shell(number: signal.Signals) -> None:
 
 
 @pytest.mark.usefixtures("served")
+def test_a_variable_that_python_does_not_read_starts_nothing_cold() -> None:
+    with _traces(f'export PYTHON={os.getpid()}; exec usdt trace -a "$1"') as process:
+        assert _is_forked(process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=_TIMEOUT)
+
+
+@pytest.mark.usefixtures("served")
 def test_signals_that_a_shell_ignores_are_ignored() -> None:
     with _traces('trap "" INT; exec usdt trace -a "$1"') as process:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -214,7 +214,12 @@ def _text(data: bytes) -> str:
 
 
 def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_OF_PYTHON)}
+    # PYTHON alone is the tests' own: the process ID of a service.
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_OF_PYTHON) and name != "PYTHON"
+    }
 
 
 _AT_START = _of_python(os.environ)
