@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import io
@@ -168,6 +169,24 @@ def test_an_archive_is_unpacked_once_and_keeps_bytecode(tmp_path: Path) -> None:
         assert [far.line(), far.line()] == ["usdt-fleet W run", f"{file} {bytecode} ours"]
         far.close()
     assert (folder / "words.py").stat() == first
+
+
+def test_commands_that_come_at_once_unpack_one_folder(tmp_path: Path) -> None:
+    kept = archive(__main__=_IMPORTER, words="WORD = 'ours'\n")
+    cache = tmp_path / ".cache" / "usdt-fleet"
+    with contextlib.ExitStack() as stack:
+        several = [stack.enter_context(Far(tmp_path, kept)) for _ in range(4)]
+        for far in several:  # none has a copy before all have asked for it
+            assert far.line() == "usdt-fleet W need"
+        for far in several:
+            far.send(kept.content)
+        for far in several:
+            assert far.line() == "usdt-fleet W run"
+            file, _, word = far.line().split()
+            assert (Path(file).name, word) == ("words.py", "ours")
+            far.close()
+    folder = f"usdt-{kept.digest}"
+    assert {path.name for path in cache.iterdir()} == {folder, f"{folder}.pyz"}
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "open to others"])

@@ -187,8 +187,11 @@ def _unpacked(path: Path, kept: int) -> Path:
     partial = path.parent / f".{folder.name}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         with os.fdopen(kept, "rb", closefd=False) as file, zipfile.ZipFile(file) as archive:
+            # Before it is looked at: another run may rename its own meanwhile.
+            there = os.path.lexists(folder)
             if not _is_whole(folder, archive):
-                shutil.rmtree(folder, ignore_errors=True)
+                if there:
+                    shutil.rmtree(folder, ignore_errors=True)
                 partial.mkdir(0o700)
                 archive.extractall(partial)
                 with contextlib.suppress(OSError):  # another run was faster
