@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = (
+    "EVERY",
     "HITS",
     "SHELL",
     "Answer",
@@ -35,6 +36,7 @@ __all__ = (
 )
 
 SHELL = "sh -c {command} {node}"  # a machine that is this one
+EVERY = 0.05  # seconds between two looks at far processes: each reads /proc of every process
 HITS = 200  # hits of threads:hit on each machine
 
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fleets import (
+    EVERY,
     HITS,
     SHELL,
     asked,
     far_processes,
     hits_program,
     own_python,
+    run_once,
     tracing_processes,
 )
 from processes import running
@@ -36,8 +38,11 @@ PROBE = "threads:hit"
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A cache of the tests' own: copies of the toolkit stay until they are removed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        cache = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.setenv("PATH", own_python())
+        # Each of the first machines would compile it, at the same time.
+        run_once(cache, ("count", "-c", hits_program(), PROBE))
         yield
 
 
@@ -75,7 +80,7 @@ def test_the_largest_groups_are_those_of_all_machines() -> None:
 def test_results_come_while_machines_run(mark: str) -> None:
     fired = "while true; do /bin/true; sleep 0.05; done"
     with running("sh", "-c", fired), started(mark, 2, "--update", "0.2") as child:
-        until(lambda: tracing_processes(mark) == 2, "programs to be attached")
+        until(lambda: tracing_processes(mark) == 2, "programs to be attached", every=EVERY)
         for pid in far_processes(mark):  # both die: what they have sent remains
             for _ in range(6):  # the header, then results every 0.2 s
                 known = written(pid)
@@ -204,7 +209,7 @@ def started(mark: str, nodes: int, *options: str) -> subprocess.Popen[str]:
          "kprobe", "count", "syscall:execve", "-d", mark],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    until(lambda: len(far_processes(mark)) >= nodes, "all far ends to trace")
+    until(lambda: len(far_processes(mark)) >= nodes, "all far ends to trace", every=EVERY)
     return child
 
 
@@ -213,9 +218,9 @@ def test_a_signal_ends_every_far_end_and_shows_what_there_is(
     mark: str, number: signal.Signals
 ) -> None:
     with started(mark, 3) as child:
-        until(lambda: tracing_processes(mark) == 3, "programs to be attached")
+        until(lambda: tracing_processes(mark) == 3, "programs to be attached", every=EVERY)
         child.send_signal(number)
-        until(lambda: not far_processes(mark), "far ends to end")
+        until(lambda: not far_processes(mark), "far ends to end", every=EVERY)
         output, _ = child.communicate(timeout=100)
     assert '"answered": 3' in output
     assert child.returncode == 0
@@ -223,9 +228,9 @@ def test_a_signal_ends_every_far_end_and_shows_what_there_is(
 
 def test_the_death_of_this_end_leaves_nothing_attached(mark: str) -> None:
     with started(mark, 3) as child:
-        until(lambda: tracing_processes(mark) == 3, "programs to be attached")
+        until(lambda: tracing_processes(mark) == 3, "programs to be attached", every=EVERY)
         child.kill()
-        until(lambda: not far_processes(mark), "far ends to end")
+        until(lambda: not far_processes(mark), "far ends to end", every=EVERY)
 
 
 def test_copies_are_removed(tmp_path: Path) -> None:

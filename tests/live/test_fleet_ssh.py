@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fleets import HITS, asked, far_processes, hits_program, tracing_processes
+from fleets import EVERY, HITS, asked, far_processes, hits_program, tracing_processes
 from ssh_machines import SshMachines
 from tracing_tools import USDT, until
 
@@ -52,9 +52,9 @@ def test_six_machines_receive_the_toolkit_once_and_are_added(machines: SshMachin
 def test_an_interrupt_ends_all_far_ends(machines: SshMachines) -> None:
     mark = f"2{os.getpid():07}6.125"
     with fleet(machines, "kprobe", "count", "syscall:getpid", "-d", mark) as child:
-        until(lambda: tracing_processes(mark) == 4, "all machines to trace")
+        until(lambda: tracing_processes(mark) == 4, "all machines to trace", every=EVERY)
         child.send_signal(signal.SIGINT)
-        until(lambda: not far_processes(mark), "all far ends to end")
+        until(lambda: not far_processes(mark), "all far ends to end", every=EVERY)
         output, _ = child.communicate(timeout=100)
     assert json.loads(output.splitlines()[-1])["fleet"]["answered"] == 4
 
@@ -62,14 +62,14 @@ def test_an_interrupt_ends_all_far_ends(machines: SshMachines) -> None:
 def test_a_machine_that_dies_keeps_what_it_had_sent(machines: SshMachines) -> None:
     mark = f"2{os.getpid():07}7.125"
     with fleet(machines, "kprobe", "trace", "syscall:getppid", "-d", mark) as child:
-        until(lambda: tracing_processes(mark) == 4, "all machines to trace")
+        until(lambda: tracing_processes(mark) == 4, "all machines to trace", every=EVERY)
         for _ in range(20):
             os.getppid()
         assert child.stdout is not None
         seen = [json.loads(child.stdout.readline()) for _ in range(4)]
         victim = far_processes(mark)[0]
         os.kill(session_server(victim), signal.SIGKILL)
-        until(lambda: len(far_processes(mark)) == 3, "the far end to end")
+        until(lambda: len(far_processes(mark)) == 3, "the far end to end", every=EVERY)
         child.send_signal(signal.SIGINT)
         rest = child.stdout.read()
     lines = [*seen, *map(json.loads, rest.splitlines())]
@@ -96,7 +96,7 @@ def test_a_machine_whose_link_is_cut_is_lost_and_ends_itself(machines: SshMachin
         text=True,
         env=machines.environment,
     ) as child:  # fmt: skip
-        until(lambda: tracing_processes(mark) == 2, "both machines to trace")
+        until(lambda: tracing_processes(mark) == 2, "both machines to trace", every=EVERY)
         for _ in range(50):
             os.getppid()
         for pid in far_processes(mark):
@@ -104,9 +104,9 @@ def test_a_machine_whose_link_is_cut_is_lost_and_ends_itself(machines: SshMachin
                 known = written(pid)
                 until(lambda pid=pid, n=known: written(pid) > n, "results", every=0.1)
         machines.cut(machines.addresses[-1])
-        until(lambda: len(far_processes(mark)) == 1, "the far end to end")
+        until(lambda: len(far_processes(mark)) == 1, "the far end to end", every=EVERY)
         assert tracing_processes(mark) == 1
-        until(lambda: connections(child.pid) == 1, "this end to give it up")
+        until(lambda: connections(child.pid) == 1, "this end to give it up", every=EVERY)
         child.send_signal(signal.SIGINT)
         output, _ = child.communicate(timeout=100)
     lines = [json.loads(line) for line in output.splitlines()]
