@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,5 +50,25 @@ def test_sections_are_decompressed_into_unnamed_files(
         monkeypatch.setenv("TMPDIR", name)
         assert _functions(program, folder) == (expected, 0)
     monkeypatch.setattr(cache, "_TEMPORARY", ())
-    assert cache.new_draft() is None
+    assert not [*cache.drafts()]
     assert _functions(program, folder) == (expected, 0)  # in memory
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small tmpfs")
+def test_a_full_disk_is_left_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount, folder = tmp_path / "full", tmp_path / "temporary"
+    folder.mkdir()
+    mount.mkdir()
+    (tmp_path / "plain").mkdir()
+    expected, _ = _functions(compiled(tmp_path / "plain", "gcc"), tmp_path)
+    program = compiled(tmp_path, "gcc", "-gz")
+    monkeypatch.setattr(sections, "_PIECE", 200)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(mount))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", mount], check=True)
+    try:
+        found, opened = _functions(program, folder)
+    finally:
+        subprocess.run(["umount", "-l", mount], check=True)
+    assert found == expected
+    assert opened

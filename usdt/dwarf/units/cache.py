@@ -34,8 +34,8 @@ __all__ = (
     "StoredSection",
     "clear",
     "contents",
+    "drafts",
     "load",
-    "new_draft",
     "open_section",
     "store",
 )
@@ -286,23 +286,27 @@ class Draft:
             _prune(folder)
 
 
-def new_draft() -> Draft | None:
-    """Return an empty draft; None where no directory allows one.
+def drafts() -> Iterator[Draft]:
+    """Yield empty drafts in one directory after the other, for when the disk of one is full.
 
-    It is in the cache's directory. Where that is impossible, it is in one for temporary files, and
-    no later run finds it: in ``$TMPDIR``, else in ``/var/tmp``, which is a disk more often than
-    ``/tmp``.
+    The first is in the cache's directory. The others are in those for temporary files, and no later
+    run finds them: in ``$TMPDIR``, in ``/var/tmp``, which is a disk more often than ``/tmp``, and
+    there. A directory or file system that allows none is left out.
     """
     folder = open_cache_folder(OWN_FOLDERS)
     if folder is not None:
         try:
-            return Draft(folder, os.open(".", _UNNAMED, 0o600, dir_fd=folder))
+            descriptor = os.open(".", _UNNAMED, 0o600, dir_fd=folder)
         except OSError:
             os.close(folder)
+        else:
+            yield Draft(folder, descriptor)
     for path in (os.environ.get("TMPDIR", ""), *_TEMPORARY):
-        with contextlib.suppress(OSError, ValueError):
-            return Draft(-1, os.open(path, _UNNAMED, 0o600))
-    return None
+        try:
+            descriptor = os.open(path, _UNNAMED, 0o600)
+        except (OSError, ValueError):
+            continue
+        yield Draft(-1, descriptor)
 
 
 # ------------------------------------------------------------ the size of all files

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ("InflatingFile",)
 
 _MAX_IN_MEMORY = 1 << 30  # bytes
+_MOVED = 1 << 20  # bytes that are copied at once
 _AHEAD = 4 << 20  # bytes that the thread decompresses before others get their turn
 
 
@@ -43,7 +44,9 @@ class InflatingFile(OpenFile):
         self._start = pieces
         self._pieces: Generator[bytes, None, None] | None = None
         self._lock = threading.Lock()
+        self._moving = threading.Lock()  # held while the draft is read or replaced
         self._kept = cache.open_section(key, size)  # what an earlier run has decompressed
+        self._drafts = cache.drafts()
         self._draft: cache.Draft | None = None
         self._memory: bytearray | None = None  # in place of the draft, where that is impossible
         self._ready = 0  # bytes
@@ -64,11 +67,12 @@ class InflatingFile(OpenFile):
             return kept.file.read(kept.start + offset, size)
         if end > self._ready:
             self._inflate(end)
-        if self._memory is not None:
-            return bytes(self._memory[offset:end])
-        if self._draft is None:
-            raise DwarfError(f"{self.name}: is closed")
-        return self._draft.file.read(self._draft.start + offset, size)
+        with self._moving:
+            if self._memory is not None:
+                return bytes(self._memory[offset:end])
+            if self._draft is None:
+                raise DwarfError(f"{self.name}: is closed")
+            return self._draft.file.read(self._draft.start + offset, size)
 
     def read_ahead(self) -> None:
         """Decompress the rest in a thread; who reads waits for what it needs. Idempotent."""
@@ -122,8 +126,7 @@ class InflatingFile(OpenFile):
                     raise DwarfError(self._error)
                 if self._pieces is None:
                     self._pieces = self._start()
-                    self._draft = cache.new_draft()
-                    self._memory = None if self._draft else bytearray()
+                    self._use_next_draft()
                 self._error = f"{self.name}: decompressing it was interrupted"  # by ^C, if it stays
                 try:
                     piece = next(self._pieces, b"")
@@ -142,11 +145,37 @@ class InflatingFile(OpenFile):
             try:
                 self._draft.write(piece)
             except OSError:  # the disk is full
-                self._memory = bytearray(self._draft.file.read(self._draft.start, self._ready))
-                self._draft.file.close()
-                self._draft = None
+                self._use_next_draft()
+                self._write(piece)
+                return
         if self._memory is not None:
             if self._ready + len(piece) > _MAX_IN_MEMORY:
                 self._error = f"{self.name}: {self._size} bytes decompressed need a cache directory"
                 raise DwarfError(self._error)
             self._memory += piece
+
+    def _use_next_draft(self) -> None:
+        # Moves what is ready to the next draft that has room for it, else to memory.
+        full = self._draft
+        draft, memory = self._copied(full), None
+        if draft is None:
+            memory = bytearray(_part(full, 0, self._ready))
+        with self._moving:
+            self._draft, self._memory = draft, memory
+            if full is not None:
+                full.file.close()
+
+    def _copied(self, full: cache.Draft | None) -> cache.Draft | None:
+        for draft in self._drafts:
+            try:
+                for at in range(0, self._ready, _MOVED):
+                    draft.write(_part(full, at, min(_MOVED, self._ready - at)))
+            except OSError:
+                draft.file.close()
+                continue
+            return draft
+        return None
+
+
+def _part(draft: cache.Draft | None, at: int, size: int) -> bytes:
+    return b"" if draft is None else draft.file.read(draft.start + at, size)
