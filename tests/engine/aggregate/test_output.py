@@ -29,9 +29,11 @@ from usdt.engine.aggregate.output.text import (
     table,
 )
 from usdt.engine.aggregate.pairs import UnpairedCounts
-from usdt.engine.aggregate.results import Part, Result, order
+from usdt.engine.aggregate.results import Part, Result, frames_part, order
 from usdt.engine.aggregate.spec import Aggregation, Linear, Log2, LogLinear, parse_keys
 from usdt.engine.aggregate.values import Value
+from usdt.engine.language.tree import StackKind
+from usdt.engine.output.frames import Frame, Stack
 from usdt.engine.runtime.session import Lost
 
 
@@ -417,3 +419,18 @@ def test_a_plot_takes_the_whole_page(number_of: int) -> None:
 def test_a_picture_of_nothing(rows: tuple[tuple[float, tuple[int, ...]], ...]) -> None:
     root = ET.fromstring(svg(Drawing("p:q", "arg0", Linear(0, 1, 1), rows)))
     assert len([*root.iter(f"{_SVG}title")]) == 1
+
+
+def test_stacks_with_as_many_hits_are_in_the_order_of_their_frames() -> None:
+    def result(symbol: str, count: int, reason: str = "") -> Result:
+        frames = Stack([Frame(7, symbol, 1, "m", file_id="ab", link_address=3)], reason)
+        return Result("p:q", "p:q", (frames_part("ustack", frames, StackKind.USER),), Value(count))
+
+    text = Result("p:q", "p:q", (Part("ustack", "z", '"z"'),), Value(2))
+    expected = [result("z", 1), text, result("a", 2), result("a", 2, "cut"), result("b", 2)]
+    mixed = [*expected[3:], *expected[:3]]
+    assert sorted(mixed, key=order(Aggregation(), None)) == expected
+    assert [json.loads(one.key[0].json)[0]["symbol"] for one in expected if one != text] == [
+        *("z", "a", "a", "b")
+    ]
+    assert len(json.loads(expected[3].key[0].json)) == 2

@@ -67,22 +67,29 @@ class Part:
     Attributes:
         name: the item as written.
         text: human-readable text, on one line; empty for a stack.
-        json: the part as JSON.
+        made_json: the part as JSON; of a stack with frames it is made when it is asked for.
         frames: for a stack, human-readable frames, innermost first.
         folded: for a stack, ``outer;…;inner``.
         named: the name of a number that has one.
         number: the part, if it is a number.
         identity: for a stack or an address, what merges it with those of other processes.
+        stack: for a stack, its frames.
     """
 
     name: str
     text: str
-    json: str
+    made_json: str
     frames: tuple[str, ...] = ()
     folded: str = ""
     named: str = ""
     number: float | None = None
     identity: Hashable = None
+    stack: list[Frame] | None = None
+
+    @property
+    def json(self) -> str:
+        """The part as JSON."""
+        return self.made_json if self.stack is None else stack_json(self.stack, shared=True)
 
     @property
     def merged_by(self) -> Hashable:
@@ -303,10 +310,11 @@ def frames_part(name: str, frames: list[Frame], kind: StackKind) -> Part:
     return Part(
         name,
         "",
-        stack_json(frames, shared=True),
+        "",
         stack_lines(frames, shared=True),
         stack_folded(kind, frames),
         identity=(*map(identity, frames), incomplete(frames)),
+        stack=frames,
     )
 
 
@@ -348,8 +356,10 @@ def order_by(
 
 
 def _rank(result: Result, first: Any) -> tuple[Any, ...]:
-    # The rest keeps the order of equal results the same in every reading.
-    return first, result.value.count, result.probe, _key_text(result)
+    # The rest keeps the order of equal results the same in every reading. The texts of frames are
+    # kept anyhow; stacks as JSON would be in memory all at once.
+    key = [("[", part.frames) if part.frames else (part.json, ()) for part in result.key]
+    return first, result.value.count, result.probe, key
 
 
 def _key_text(result: Result) -> str:

@@ -103,6 +103,7 @@ def merged(native: list[Frame], python: Sequence[Frame]) -> Stack:
     return Stack(found + waiting, native.reason if isinstance(native, Stack) else "")
 
 
+@functools.lru_cache(_REMEMBERED)
 def identity(frame: Frame) -> Hashable:
     """Return what equal frames of different processes have in common: file and link-time address.
 

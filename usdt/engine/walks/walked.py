@@ -11,6 +11,8 @@ from usdt.engine.walks.walk_state import EXACT_MARK, VALUE_HEADER
 
 __all__ = ("StackAddresses", "walked_addresses")
 
+_FIRST = frozenset((0,))  # of most stacks: one object for all of them
+
 
 class StackAddresses(NamedTuple):
     """The addresses of a stack.
@@ -22,7 +24,7 @@ class StackAddresses(NamedTuple):
     """
 
     addresses: tuple[int, ...] = ()
-    exact: frozenset[int] = frozenset((0,))
+    exact: frozenset[int] = _FIRST
     reason: str = ""
 
 
@@ -51,6 +53,7 @@ def walked_addresses(data: bytes) -> StackAddresses:
     if words[:1] == (EXACT_MARK,):  # a thread of the kernel
         return StackAddresses()
     exact = frozenset(at for at, word in enumerate(words) if word & EXACT_MARK)
+    exact = _FIRST if exact == _FIRST else exact
     addresses = tuple(word & ~EXACT_MARK for word in words)
     if end == WalkEnd.TOO_DEEP and number < MAX_FRAMES:
         return StackAddresses(addresses, exact)  # ustack(N) asks for no more
