@@ -15,6 +15,7 @@ import json
 import math
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,6 +104,28 @@ def _stacks(folder: Path, size: int) -> Times:
     return _aggregated(folder, "stacks", size, "ustack")
 
 
+def _command_keys(folder: Path, size: int) -> Times:
+    # From the signal that ends the command to its end; the peak is that of its process.
+    with Program(build(folder, 1)) as program:
+        words = ["-p", program.pid, "work:hit", "--by", "arg0", "--max-keys", max(size, 1024)]
+        command = subprocess.Popen(
+            [sys.executable, "-m", "usdt", "count", "--json", *map(str, words)],
+            stdout=(folder / "lines").open("wb"),
+            stderr=subprocess.PIPE,
+        )
+        while command.stderr and b"tracing" not in command.stderr.readline():
+            pass
+        program.fire("fire", size, size)
+        began = time.monotonic()
+        command.send_signal(signal.SIGINT)
+        usage = os.wait4(command.pid, 0)[2]
+        seconds = time.monotonic() - began
+    lines = (folder / "lines").read_bytes().count(b'"key"')
+    if lines != size:
+        raise SystemExit(f"bench: {size} keys became {lines} lines")
+    return {"write": seconds, "memory": usage.ru_maxrss / MIB}
+
+
 def _aggregated(folder: Path, word: str, size: int, by: str) -> Times:
     import usdt  # noqa: PLC0415
 
@@ -173,6 +196,10 @@ AXES: dict[str, Axis] = {
         "each with a link; at the end of a link the kernel asks all others about every process",
     ),
     "keys": Axis("Keys", "keys", _decades(1, 6), _keys, "each hit once, then read"),
+    "command": Axis(
+        *("Keys of a command", "keys", _decades(1, 6), _command_keys),
+        "each hit once; from its end by a signal to its last line of JSON",
+    ),
     "stacks": Axis("Stacks", "stacks", _decades(1, 5), _stacks, "18 frames, read with names"),
     "hits": Axis("Hits", "hits", _decades(5, 8), _hits, "counted"),
     "cpus": Axis("CPUs", "CPUs", (1, 2), _cpus, "200,000 hits on each at once"),
@@ -256,7 +283,8 @@ def write_page(docs: Path) -> None:
 def _child(name: str, size: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         times = AXES[name].measure(Path(folder), size)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
+    peak = times.pop("memory", own)
     print(json.dumps({"times": times, "memory": peak}))
 
 
