@@ -53,6 +53,7 @@ class PlainRows:
     def __init__(self, table: Map, layout: ResultColumns, aggregation: Aggregation) -> None:
         self.layout = layout
         self.hits = array("Q")
+        self._read_key = layout.keys.reader()
         self._aggregation = aggregation
         self._counted = functools.lru_cache(_REMEMBERED)(Value)
         self._key_size, size = table.spec.key_size, table.value_size
@@ -75,7 +76,7 @@ class PlainRows:
     def row(self, index: int) -> Row:
         """Decode a row."""
         start = index * self._key_size
-        key = self.layout.keys.read(bytes(self._keys[start : start + self._key_size]))
+        key = self._read_key(bytes(self._keys[start : start + self._key_size]))
         return Row(self.layout.source, key, self.value(index))
 
     def value(self, index: int) -> Value:
