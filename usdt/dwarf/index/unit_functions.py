@@ -41,7 +41,7 @@ class UnitFunctions:
         """Return the positions of the functions that begin at an address.
 
         An empty list means that only the index can tell: the table is missing, does not have the
-        address or is damaged, or the unit is damaged or in another file.
+        address or is damaged, or the unit is damaged or in a missing file.
         """
         found: list[DiePosition] = []
         try:
@@ -81,10 +81,12 @@ class UnitFunctions:
             return {}
         unit = main.unit(header)
         indexer = UnitIndexer(self._abbreviations, names=False)
-        if indexer.is_split(unit):
-            return {}
-        self._files.answers.note_cost(header.end, header.end - at)
-        indexer.add_unit(unit, DiePosition(number, 0))
+        full = self._files.full_unit(unit) if indexer.is_split(unit) else unit
+        self._files.answers.note_cost(header.end, len(full.data))
+        if full is not unit:
+            split = full.file
+            indexer.use_abbreviations(AbbrevSection(split.abbreviation_bytes, split.sections.name))
+        indexer.add_unit(full, DiePosition(number, 0))
         found: dict[int, list[DiePosition]] = {}
         for address, packed in indexer.functions:
             found.setdefault(address, []).append(DiePosition.unpack(packed))
