@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from usdt.engine.aggregate.rows import Rows
     from usdt.engine.aggregate.spec import Aggregation
+    from usdt.engine.compiler.codegen.model import TaskFilter
+    from usdt.engine.language.tree import ProbeText
     from usdt.engine.output.formatters.event_records import Event
     from usdt.engine.runtime.session import Lost
 
@@ -31,6 +33,7 @@ __all__ = (
     "aggregated",
     "aggregating",
     "beside_a_trace",
+    "in_process",
     "log2_buckets",
     "outcome",
     "stopped",
@@ -114,19 +117,14 @@ def aggregated(
     program: Fixture, aggregation: Aggregation, probes: Sequence[str], traced: Sequence[str]
 ) -> tuple[Rows, list[Lost], list[Event]]:
     """The same in this process: results, what was missed, and the events of a trace."""
-    requests = [parse_probe(text) for text in probes]
-    made: list[AggregateSession] = []
-
-    def session(accept: Any) -> AggregateSession:
-        made.append(AggregateSession(aggregation, requests, accept=accept, max_string=128))
-        return made[0]
-
-    targets = TargetOptions((program.pid,))
     with (
-        Tracer(requests, targets, None, session, TraceOptions()) as tracer,
+        in_process(aggregation, [parse_probe(text) for text in probes], program.pid) as (
+            tracer,
+            session,
+        ),
         Tracer(
             [parse_probe(text) for text in traced],
-            targets,
+            TargetOptions((program.pid,)),
             None,
             lambda accept: RingBufferSession(EventFormatter(), accept=accept),
             TraceOptions(),
@@ -136,7 +134,22 @@ def aggregated(
         assert not [batch for batch in tracer.drain() if batch]
         events = [event for batch in trace.drain() for event in batch]
         assert not trace.lost()
-        return made[0].read(), tracer.lost(), events
+        return session.read(), tracer.lost(), events
+
+
+@contextlib.contextmanager
+def in_process(
+    aggregation: Aggregation, requests: Sequence[ProbeText], pid: int
+) -> Iterator[tuple[Tracer, AggregateSession]]:
+    """Aggregate hits of a process here: the tracer, and the session that it has made."""
+    made: list[AggregateSession] = []
+
+    def session(accept: TaskFilter) -> AggregateSession:
+        made.append(AggregateSession(aggregation, requests, accept=accept, max_string=128))
+        return made[0]
+
+    with Tracer(requests, TargetOptions((pid,)), None, session, TraceOptions()) as tracer:
+        yield tracer, made[0]
 
 
 def tally(keys: Iterable[Any]) -> Counter[Any]:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
-from aggregating import aggregating, beside_a_trace, log2_buckets, outcome, stopped
+from aggregating import aggregating, beside_a_trace, in_process, log2_buckets, outcome, stopped
 from fixtures import Fixture, build, start
 from tracing_tools import one_error, run_usdt, until, usdt
 
 from usdt import Provider
 from usdt.engine.aggregate.pairs import UnpairedCounts
-from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import Aggregation, parse_keys
 from usdt.engine.language import parse_probe
-from usdt.engine.run.options import TargetOptions, TraceOptions
-from usdt.targets.tracer import Tracer
-
-if TYPE_CHECKING:
-    from usdt.engine.compiler.codegen.model import TaskFilter
 
 _SLEEP = 5_000  # microseconds between two rounds
 _EVEN, _ODD = "threads:hit(arg1 % 2 == 0)", "threads:hit(arg1 % 2 == 1)"
@@ -144,15 +137,8 @@ def test_starts_before_the_end_is_attached_are_ignored() -> None:
     requests = [parse_probe("early:begin"), parse_probe("late:done")]
     early, late = Provider("early"), Provider("late")
     begin, done = early.probe("begin"), late.probe("done")
-    made: list[AggregateSession] = []
-
-    def session(accept: TaskFilter) -> AggregateSession:
-        aggregation = Aggregation(stats=True, pair=parse_keys("tid", "--key"))
-        made.append(AggregateSession(aggregation, requests, accept=accept, max_string=128))
-        return made[0]
-
-    here = TargetOptions((os.getpid(),))
-    with early, Tracer(requests, here, None, session, TraceOptions()) as tracer:
+    aggregation = Aggregation(stats=True, pair=parse_keys("tid", "--key"))
+    with early, in_process(aggregation, requests, os.getpid()) as (tracer, session):
         for _ in range(20):
             begin.fire()
         with late:
@@ -161,8 +147,8 @@ def test_starts_before_the_end_is_attached_are_ignored() -> None:
                 begin.fire()
                 done.fire()
             assert not [batch for batch in tracer.drain() if batch]
-            assert [row.value.count for row in made[0].read()] == [3]
-            assert made[0].pairs() == UnpairedCounts(0, 0, 0)
+            assert [row.value.count for row in session.read()] == [3]
+            assert session.pairs() == UnpairedCounts(0, 0, 0)
 
 
 def test_a_key_of_the_arguments() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from aggregating import in_process
 from fixtures import build, start
 
 import usdt
@@ -15,14 +16,11 @@ from usdt.engine.aggregate.keys import KeyField, KeyLayout
 from usdt.engine.aggregate.planning import ResultColumns, Source
 from usdt.engine.aggregate.results import PlainResults, Results, top_of
 from usdt.engine.aggregate.rows import PlainRows, hits_of_rows
-from usdt.engine.aggregate.session import AggregateSession
 from usdt.engine.aggregate.spec import Aggregation, Log2, parse_keys
 from usdt.engine.aggregate.values import unpack, value_size
 from usdt.engine.compiler.record.columns import IntColumn, ValueClass, ValueType
 from usdt.engine.language import parse_probe
 from usdt.engine.output.stacks import StackResolver
-from usdt.engine.run.options import TargetOptions, TraceOptions
-from usdt.targets.tracer import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,23 +84,16 @@ def test_results_are_those_made_at_once(
     # Some keys have as many hits as others: 20 four times, then 18, 16, 14 and 12.
     requests = [parse_probe("threads:hit(arg1 + 2 * arg0 < 26)")]
     aggregation = Aggregation(keys=parse_keys(by, "--by"))
-    made: list[AggregateSession] = []
-
-    def session(accept: Any) -> AggregateSession:
-        made.append(AggregateSession(aggregation, requests, accept=accept, max_string=64))
-        return made[0]
-
-    targets = TargetOptions((threads.pid,))
     with (
-        Tracer(requests, targets, None, session, TraceOptions()) as tracer,
+        in_process(aggregation, requests, threads.pid) as (tracer, session),
         StackResolver() as resolver,
     ):
         threads.fire()
         assert not [batch for batch in tracer.drain() if batch]
-        rows = made[0].read()
+        rows = session.read()
         assert isinstance(rows, PlainRows)
         assert (rows.integers() is not None) is whole
-        results = Results(made[0], requests, resolver)
+        results = Results(session, requests, resolver)
         for sort in (None, "count", "key"):
             found, others = results.of(rows, sort), results.of([*rows], sort)
             assert isinstance(found, PlainResults)
