@@ -139,6 +139,20 @@ class KeyField:
         return stack and self.size == _WIDE
 
     @property
+    def is_decimal(self) -> bool:
+        """Whether it is an integer that is shown as it is: decimal, whole and without a name."""
+        column = self.column
+        if not isinstance(column, IntColumn) or column.format is IntFormat.HEX:
+            return False
+        return not column.part_of and column.names is None
+
+    @property
+    def code(self) -> str:
+        """The struct code of an integer."""
+        signed = isinstance(self.column, IntColumn) and self.column.type.kind is ValueClass.SIGNED
+        return "q" if signed else "Q"
+
+    @property
     def capacity(self) -> int:
         """The size in the key, in bytes."""
         return padded(self.size) + (
@@ -197,12 +211,9 @@ class KeyField:
         return TruncatedStr(text) if cut else text
 
 
-def _code(column: IntColumn) -> str:
-    return "q" if column.type.kind is ValueClass.SIGNED else "Q"
-
-
 def _number(column: IntColumn, data: bytes) -> Any:
-    number = int(struct.unpack(f"={_code(column)}", data)[0])
+    signed = column.type.kind is ValueClass.SIGNED
+    number = int(struct.unpack("=q" if signed else "=Q", data)[0])
     if column.format is IntFormat.HEX:
         shown = hex(number & ((1 << 8 * column.type.size) - 1))
         return TruncatedHex(shown) if column.part_of else shown
@@ -230,13 +241,10 @@ class KeyLayout:
         """Return a function that does the same; for numbers alone it is C code."""
         offset, codes = HEADER.size, ""
         for field in self.fields:
-            column = field.column
-            if not isinstance(column, IntColumn) or field.offset != offset:
+            if not field.is_decimal or field.offset != offset:
                 return self.read
-            if column.format is IntFormat.HEX or column.part_of or column.names is not None:
-                return self.read
-            codes += _code(column)
-            offset += struct.calcsize(codes[-1:])
+            codes += field.code
+            offset += struct.calcsize(field.code)
         return struct.Struct(f"={HEADER.size}x{codes}").unpack_from
 
 

@@ -10,11 +10,9 @@ from array import array
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from usdt.arch.locations import ValueClass
 from usdt.base.frozen import frozen
 from usdt.engine.aggregate.largest import hits_in
 from usdt.engine.aggregate.values import Value, unpack
-from usdt.engine.compiler.record.columns import IntColumn, IntFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,12 +89,9 @@ class PlainRows:
         if len(self.layout.keys.fields) != 1:
             return None
         (field,) = self.layout.keys.fields
-        column = field.column
-        if not isinstance(column, IntColumn) or column.names is not None or field.offset is None:
+        if not field.is_decimal or field.offset is None:
             return None
-        if column.part_of or column.format is IntFormat.HEX:
-            return None
-        words = array("q" if column.type.kind is ValueClass.SIGNED else "Q")
+        words = array(field.code)
         words.frombytes(self._keys)
         return words[field.offset // 8 :: self._key_size // 8]
 
